@@ -1,0 +1,107 @@
+package virtqueue
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/guestmem"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
+)
+
+// maxChainBytes bounds the sum of a chain's buffers (virtio 1.2, 2.7.5).
+const maxChainBytes = 1 << 32
+
+// checks is what every kind of ring needs to judge a chain.
+type checks struct {
+	mem      *guestmem.Map
+	region   *guestmem.Region // where the last buffer was: the next one is there too, most likely
+	size     uint32           // the limit for descriptors in a chain
+	wanted   uint16           // the WRITE bit as each buffer of this queue has it
+	indirect bool             // indirect descriptors were negotiated
+	scratch  []byte           // copy of an indirect table that lies across regions
+}
+
+func newChecks(c *Config) checks {
+	k := checks{mem: c.Mem, region: &guestmem.Region{}, size: uint32(c.Size), indirect: c.Indirect}
+	if c.Writable {
+		k.wanted = descWrite
+	}
+	return k
+}
+
+// chain is what a walk has gathered so far.
+type chain struct {
+	vecs     []iov.Vec
+	bytes    uint64
+	count    uint32 // descriptors, indirect ones not counted
+	nested   bool   // the walk is inside an indirect table
+	writable bool   // a writable buffer was seen (kept up to date in wrong chains only)
+	wrong    bool   // a buffer has the wrong direction for this queue
+}
+
+// fault is a broken rule. The zero fault is none.
+type fault struct {
+	cause Cause
+	desc  uint16
+	value uint64
+}
+
+// mapSlow appends the buffer when it is not in the region of the last one, or
+// runs over the end of it.
+func (k *checks) mapSlow(vecs []iov.Vec, addr, n uint64) ([]iov.Vec, bool) {
+	vecs, err := k.mem.AppendVecs(vecs, addr, n)
+	if err != nil {
+		return vecs, false
+	}
+	k.region = k.mem.Find(addr)
+	return vecs, true
+}
+
+// direction notes that a buffer has the wrong direction, or that one follows
+// which has the wrong one. It reports whether the order is legal: readable
+// buffers first (virtio 1.2, 2.7.4.2).
+func (k *checks) direction(c *chain, flags uint16, count uint32) bool {
+	write := flags&descWrite != 0
+	if !c.wrong {
+		// Up to here all buffers were as wanted.
+		c.wrong = true
+		c.writable = k.wanted == descWrite && count > 0
+	}
+	if !write && c.writable {
+		return false
+	}
+	c.writable = c.writable || write
+	return true
+}
+
+// table returns the indirect table of n bytes at addr. It is read once: where
+// it lies in one region the walk reads each descriptor once, otherwise this
+// copies it.
+func (k *checks) table(c *chain, addr, n uint64, flags uint16) ([]byte, fault) {
+	switch {
+	case c.nested:
+		return nil, fault{cause: CauseIndirectNested, value: addr}
+	case !k.indirect:
+		return nil, fault{cause: CauseIndirectFeature, value: addr}
+	case flags&descNext != 0:
+		return nil, fault{cause: CauseIndirectNext, value: addr}
+	case n == 0 || n%descBytes != 0 || n > uint64(k.size)*descBytes:
+		return nil, fault{cause: CauseIndirectLength, value: n}
+	}
+	r := k.region
+	off := addr - r.GuestAddr
+	if off >= r.Size {
+		if r = k.mem.Find(addr); r == nil {
+			return nil, fault{cause: CauseIndirectUnmapped, value: addr}
+		}
+		off = addr - r.GuestAddr
+	}
+	if n <= r.Size-off {
+		return r.Mem[off : off+n], fault{}
+	}
+	if k.scratch == nil {
+		k.scratch = make([]byte, k.size*descBytes)
+	}
+	t := k.scratch[:n]
+	if k.mem.CopyOut(t, addr) != nil {
+		return nil, fault{cause: CauseIndirectUnmapped, value: addr}
+	}
+	return t, fault{}
+}

@@ -1,0 +1,60 @@
+// Package virtqueue is the device side of virtio queues in memory that is
+// shared with a guest. It knows nothing of what the buffers hold.
+//
+// # The life of one buffer
+//
+// The driver in the guest owns a table of descriptors, each an address, a
+// length and a direction, that can be linked to chains. One chain is one
+// buffer for the device to read (what the guest transmits) or to fill (what it
+// receives). Taking a transmitted frame as an example:
+//
+//  1. The driver writes descriptors and puts the number of the first, the head,
+//     into the next slot of the available ring. Then it moves the available
+//     index on, and kicks the device if the device asked for that.
+//  2. [Queue.Take] sees the index, reads slot and descriptors, each once,
+//     checks them and hands out the chain as vectors into guest memory, ready
+//     for sendmsg, with a token. The device now holds the chain.
+//  3. The device reads the bytes where they are. They remain the guest's, which
+//     may change them meanwhile: whatever is decided on is copied before.
+//  4. [Queue.Return] writes head and length into the next slot of the used ring.
+//     The driver does not look at it yet. A device that cannot use what it took
+//     last says [Queue.Untake] instead.
+//  5. [Queue.Publish] moves the used index over all that was returned since the
+//     last time, with one store, and says whether the driver wants a call.
+//  6. The driver sees the index, takes the buffer back and uses it again.
+//
+// A worker's turn on a transmit queue is thus:
+//
+//	q.SuppressKicks()
+//	for n := 0; n < budget; n++ {
+//		vecs, token, err := q.Take(vecs[:0])
+//		if errors.Is(err, virtqueue.ErrEmpty) {
+//			break // publish; then sleep, if ArmKicks returns false
+//		} else if err != nil {
+//			return err // the guest broke the ring: stop this queue
+//		}
+//		send(vecs)
+//		q.Return(token, 0)
+//	}
+//	if q.Publish() {
+//		call()
+//	}
+//
+// # Trust
+//
+// The driver is not trusted. Three results are kept apart: a chain; nothing
+// there ([ErrEmpty]); a ring that breaks a rule ([ErrBroken], with a [Cause]).
+// Nothing more is taken from a broken ring, and the process is none the worse.
+// Whatever the driver writes, and whenever, the vectors lie in guest memory, no
+// chain is longer than the queue, and no loop goes on for ever: a Take looks at
+// no more than the queue's size of chains, each with as many descriptors. How
+// many chains a worker takes before it turns to something else is its own
+// affair.
+//
+// # Memory order
+//
+// The indices are read and written so that what comes before one is visible to
+// the other side that sees it, on amd64 and arm64. The comments in order.go and
+// words_unsafe.go have the details. Rings are little-endian, and so must the
+// machine be.
+package virtqueue
