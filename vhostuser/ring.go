@@ -1,0 +1,194 @@
+package vhostuser
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue"
+)
+
+// ring is what the frontend has said about one virtqueue.
+//
+// Its states, section "Ring states" of the specification: it is started from
+// SET_VRING_KICK to GET_VRING_BASE, and beside that enabled or not. The device
+// has the ring (q is not nil) while it is started and everything else that it
+// takes is there too: features, memory, size, addresses. The frontend may send
+// these in any order, so after each request settle starts what has become
+// complete. Waiting for the first kick, as the specification has it, would be
+// wrong: QEMU does not repeat it for a backend that comes back.
+//
+// Requests that reach a running ring:
+//
+//	KICK, BASE, ADDR   the ring goes on at once with the new descriptor,
+//	                   index or place (QEMU sends ADDR alone when only the
+//	                   dirty log changes; then nothing happens)
+//	NUM                a new life begins, and takes a new KICK: UML never
+//	                   stops rings, its driver just sets them up again
+//	memory             the ring goes on in the new memory; a disabled ring
+//	                   does so when it is enabled, because it may be a
+//	                   remnant whose memory the driver has long freed
+type ring struct {
+	index int
+
+	num     uint32 // entries, 0: not set
+	addr    wire.VringAddr
+	placed  bool   // SET_VRING_ADDR came, with a ring behind it
+	base    uint32 // next available index while the device does not have the ring
+	resumes bool   // base is our own count, not the frontend's
+
+	started bool // SET_VRING_KICK came
+	enabled bool
+	broken  bool // not to be started before the frontend sets it up anew
+	held    bool // not to be started before it is enabled
+	lost    bool // lies outside of the memory; said so already
+
+	kick int // -1: none
+	err  int // -1: none
+	call call
+	q    *virtqueue.Queue // nil unless the device has it
+}
+
+func newRing(i int) ring {
+	return ring{index: i, kick: -1, err: -1, call: newCall()}
+}
+
+// reset forgets how the ring was set up, but not whom to signal.
+func (r *ring) reset() {
+	closeFD(&r.kick)
+	*r = ring{index: r.index, kick: -1, err: r.err, call: r.call}
+}
+
+func (r *ring) closeFDs() {
+	closeFD(&r.kick)
+	closeFD(&r.err)
+	r.call.set(-1)
+}
+
+// ready reports whether the device may have the ring, as far as the ring itself
+// is concerned.
+func (r *ring) ready() bool {
+	return r.q == nil && r.started && r.num != 0 && r.placed && !r.broken && !r.held && !r.lost
+}
+
+// settle starts the rings that have become complete.
+func (s *session) settle() {
+	for i := range s.rings {
+		if s.startable(&s.rings[i]) {
+			s.park(s.startReady)
+			return
+		}
+	}
+}
+
+func (s *session) startable(r *ring) bool {
+	return s.negotiated && s.mem.gm != nil && r.ready()
+}
+
+// startReady hands all complete rings to the device, which is parked.
+func (s *session) startReady() {
+	for i := range s.rings {
+		r := &s.rings[i]
+		if !s.startable(r) {
+			continue
+		}
+		q, err := s.newQueue(r)
+		if err != nil {
+			r.lost = true
+			s.afterPark(func() { s.log.warn("ring cannot be started", "ring", r.index, "error", err) })
+			continue
+		}
+		r.q = q
+		s.srv.broken[r.index].Store(nil)
+		s.srv.dev.StartQueue(r.index, q, r.kick, &r.call)
+		s.srv.dev.EnableQueue(r.index, r.enabled)
+		base, on := r.base, r.enabled
+		s.afterPark(func() { s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base, "enabled", on) })
+	}
+}
+
+// stop takes the ring back from the device, which is parked, and keeps the index
+// at which it goes on. Everything else about the ring stays.
+func (s *session) stop(r *ring) {
+	if r.q == nil {
+		return
+	}
+	s.srv.dev.StopQueue(r.index)
+	r.base, r.resumes = r.q.State(), true
+	err := r.q.Err()
+	if p := s.srv.broken[r.index].Swap(nil); p != nil {
+		err = *p
+	}
+	r.q = nil
+	base := r.base
+	s.afterPark(func() { s.log.debug("ring stopped", "ring", r.index, "base", base) })
+	if err != nil {
+		s.breakRing(r, err)
+	}
+}
+
+// suspend stops the ring so that startReady starts it again, unless it is
+// disabled: then it waits until it is enabled. The device is parked.
+func (s *session) suspend(r *ring) {
+	if r.q != nil {
+		s.stop(r)
+		r.held = !r.enabled
+	}
+	r.lost = false
+}
+
+// breakRing gives up a stopped ring and tells the frontend.
+func (s *session) breakRing(r *ring, err error) {
+	r.broken = true
+	signal(r.err)
+	s.afterPark(func() { s.log.warn("ring is broken and was stopped", "ring", r.index, "error", err) })
+}
+
+// stopBroken stops the rings that the device has reported as broken.
+func (s *session) stopBroken() {
+	s.park(func() {
+		for i := range s.rings {
+			if s.srv.broken[i].Load() != nil {
+				s.stop(&s.rings[i])
+			}
+		}
+	})
+}
+
+// halt stops the ring until the next SET_VRING_KICK.
+func (s *session) halt(r *ring) {
+	if r.q != nil {
+		s.park(func() { s.stop(r) })
+	}
+	r.started, r.broken, r.held, r.lost = false, false, false, false
+	closeFD(&r.kick)
+}
+
+func (s *session) haltAll() {
+	for i := range s.rings {
+		s.halt(&s.rings[i])
+	}
+}
+
+// enable sets whether frames pass the ring.
+func (s *session) enable(r *ring, on bool) {
+	r.held = r.held && !on
+	if r.enabled == on {
+		return
+	}
+	r.enabled = on
+	if r.q != nil {
+		s.park(func() { s.srv.dev.EnableQueue(r.index, on) })
+	}
+}
+
+// park runs f while the device is parked, and afterwards what f has left to
+// afterPark.
+func (s *session) park(f func()) {
+	s.srv.dev.Park(f)
+	for _, g := range s.later {
+		g()
+	}
+	s.later = s.later[:0]
+}
+
+// afterPark puts off what may take long, such as logging, until the workers run
+// again.
+func (s *session) afterPark(g func()) { s.later = append(s.later, g) }
