@@ -54,7 +54,7 @@
 // # Memory order
 //
 // The indices are read and written so that what comes before one is visible to
-// the other side that sees it, on amd64 and arm64. The comments in order.go and
+// the other side that sees it, on amd64 and arm64. The comments in internal/order and
 // words_unsafe.go have the details. Rings are little-endian, and so must the
 // machine be.
 package virtqueue

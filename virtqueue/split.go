@@ -3,6 +3,7 @@ package virtqueue
 import (
 	"encoding/binary"
 
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/internal/order"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
 
@@ -17,7 +18,7 @@ import (
 type splitRing struct {
 	checks
 	words splitWords
-	fence fence
+	fence order.Fence
 
 	desc, availMem, usedMem []byte
 

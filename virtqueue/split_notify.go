@@ -1,5 +1,7 @@
 package virtqueue
 
+import "github.com/vhost-net-go/vhost-net-go/virtqueue/internal/order"
+
 // Notification of a split ring, virtio 1.2, 2.7.7 and 2.7.10. Each side writes
 // what it wants, then looks at what the other side has; a full barrier between
 // the two makes sure that at least one of them sees the other's step.
@@ -14,13 +16,13 @@ func (r *splitRing) publish() (call bool) {
 	r.done += r.staged
 	r.staged = 0
 	r.words.setUsed(r.usedFlags, r.usedIdx)
-	r.fence.afterStore()
+	r.fence.AfterStore()
 	if !r.eventIdx {
-		call = load16(r.words.availFlags)&availNoInterrupt == 0
+		call = order.Load16(r.words.availFlags)&availNoInterrupt == 0
 	} else {
 		// A driver that came before may have left any event index, so the
 		// first time counts as wanted.
-		call = !r.decided || needEvent(load16(r.words.usedEvent), r.usedIdx, old)
+		call = !r.decided || needEvent(order.Load16(r.words.usedEvent), r.usedIdx, old)
 		r.decided = true
 	}
 	r.counters.Batches++
@@ -54,7 +56,7 @@ func (r *splitRing) armKicks() (more bool) {
 	if !r.eventIdx {
 		r.usedFlags = 0
 		r.words.setUsed(0, r.usedIdx)
-		r.fence.afterStore()
+		r.fence.AfterStore()
 		r.refresh()
 		return r.err != nil || r.seen != r.next
 	}
@@ -63,8 +65,8 @@ func (r *splitRing) armKicks() (more bool) {
 	// index without notice; go after it. It cannot run away: refresh calls the
 	// ring broken when the driver is a ring's size ahead.
 	for armed := r.seen; ; armed = r.seen {
-		store16(r.words.availEvent, armed)
-		r.fence.full()
+		order.Store16(r.words.availEvent, armed)
+		r.fence.Full()
 		r.refresh()
 		if r.err != nil {
 			return true

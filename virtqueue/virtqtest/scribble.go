@@ -1,0 +1,32 @@
+package virtqtest
+
+import "math/rand/v2"
+
+// Scribble changes one field of one descriptor of the ring's table, as a guest
+// that hopes for a device which reads it twice. It may run beside the device,
+// in a loop, in a goroutine of its own; the race detector does not see it.
+//
+//go:norace
+func (r *Ring) Scribble(rng *rand.Rand) { scribble(r.desc, rng) }
+
+// ScribbleTables is [Ring.Scribble] on the driver's indirect tables.
+//
+//go:norace
+func (d *Driver) ScribbleTables(rng *rand.Rand) { scribble(d.tables, rng) }
+
+//go:norace
+func scribble(table []byte, rng *rand.Rand) {
+	d := table[rng.IntN(len(table)/descBytes)*descBytes:][:descBytes]
+	switch rng.IntN(6) {
+	case 0: // an address nearby, or far away
+		d[rng.IntN(8)] = byte(rng.Uint32())
+	case 1: // a length
+		d[8+rng.IntN(4)] = byte(rng.Uint32())
+	case 2, 3: // flags that are defined
+		d[12] ^= byte(1 << rng.IntN(3))
+	case 4: // a next nearby
+		d[14] = byte(rng.Uint32())
+	case 5: // no length at all
+		d[8], d[9], d[10], d[11] = 0, 0, 0, 0
+	}
+}
