@@ -34,11 +34,11 @@ func (k *Key) words() (m0, m1, m2, m3, m4 uint64) {
 		uint64(k.LocalPort) | uint64(k.RemotePort)<<16 | uint64(k.Proto)<<32 | keyBytes<<56
 }
 
-// Keys gives the table the key of a flow that is in it.
+// Keys is the owner of the flows, who knows their keys.
 type Keys interface {
-	// FlowKey returns the key under which index was inserted. It must not
-	// change while index is in the table.
-	FlowKey(index uint32) *Key
+	// HasKey reports whether k is the key under which index was inserted. The
+	// key of a flow must not change while it is in the table.
+	HasKey(index uint32, k *Key) bool
 }
 
 // slot is one place of the table. ref is the index plus 1; 0 is an empty slot.
@@ -69,7 +69,7 @@ type Table struct {
 	pending int // slots of old still to visit
 }
 
-// New returns an empty table for flows whose keys come from keys.
+// New returns an empty table for the flows of keys.
 func New(keys Keys) *Table {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
@@ -109,7 +109,8 @@ func (t *Table) Insert(k *Key, index uint32) {
 }
 
 // Delete takes the flow with key k out and reports whether it was there. It
-// may ask the owner for keys of other flows, but for no key after it returned.
+// may ask the owner for the key of this and of other flows; afterwards this flow
+// is not asked for again.
 func (t *Table) Delete(k *Key) bool {
 	t.move()
 	h := uint32(t.secret.hash(k))
@@ -136,7 +137,7 @@ func (t *Table) find(slots []slot, h uint32, k *Key) int {
 		if s.ref == 0 {
 			return -1
 		}
-		if s.hash == h && *t.keys.FlowKey(s.ref - 1) == *k {
+		if s.hash == h && t.keys.HasKey(s.ref-1, k) {
 			return i
 		}
 	}
