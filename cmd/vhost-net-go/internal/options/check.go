@@ -1,0 +1,126 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
+)
+
+// check finds options that contradict each other. Its errors name both.
+func (o *Options) check(fs *pflag.FlagSet) error {
+	for _, f := range []func(*pflag.FlagSet) error{o.checkSocket, o.checkAddresses, o.checkForwards} {
+		if err := f(fs); err != nil {
+			return err
+		}
+	}
+	if fs.Changed("log-size") && o.LogFile == "" {
+		return errors.New("--log-size: needs --log-file, whose size it limits")
+	}
+	if o.Addr4.IsValid() && o.Addr4 == o.Gateway4 || o.Addr6.IsValid() && o.Addr6 == o.Gateway6 {
+		return errors.New("-g, --gateway: the gateway cannot have the address that --address gives to the guest")
+	}
+	return nil
+}
+
+func (o *Options) checkSocket(fs *pflag.FlagSet) error {
+	switch {
+	case o.FD >= 0 && o.SocketPath != "":
+		return fmt.Errorf("-F, --fd %d: cannot be combined with --socket %q: there is one frontend", o.FD, o.SocketPath)
+	case o.FD >= 0 && o.Client:
+		return fmt.Errorf("-F, --fd %d: cannot be combined with --client: the descriptor is connected already", o.FD)
+	case o.FD >= 0 && fs.Changed("socket-mode"):
+		return fmt.Errorf("--socket-mode: cannot be combined with --fd %d: no socket is made", o.FD)
+	case o.Client && o.SocketPath == "":
+		return errors.New("--client: needs --socket, the path to connect to")
+	case o.Client && fs.Changed("socket-mode"):
+		return errors.New("--socket-mode: cannot be combined with --client: no socket is made")
+	case fs.Changed("reconnect-ms") && !o.Client:
+		return errors.New("--reconnect-ms: needs --client; a listening socket has nothing to reconnect")
+	}
+	return nil
+}
+
+func (o *Options) checkAddresses(fs *pflag.FlagSet) error {
+	if o.IPv4Only && o.IPv6Only {
+		return errors.New("-6, --ipv6-only: cannot be combined with --ipv4-only")
+	}
+	if o.addrLen4 != 0 && fs.Changed("netmask") {
+		return fmt.Errorf("-n, --netmask: --address %s/%d has a prefix length already", o.Addr4, o.addrLen4)
+	}
+	if o.MTUSet && o.MTU > 0 && o.MTU < MinMTU6 && !o.IPv4Only {
+		return fmt.Errorf("-m, --mtu %q: IPv6 needs at least %d (RFC 8200 section 5); smaller ones need --ipv4-only", fmt.Sprint(o.MTU), MinMTU6)
+	}
+	if o.Gateway6.IsValid() && !o.Gateway6.IsLinkLocalUnicast() {
+		return fmt.Errorf("-g, --gateway %q: an IPv6 gateway must be link-local, as in fe80::1 (RFC 4861 section 4.2)", o.Gateway6)
+	}
+	if (o.DNSHost4.IsValid() || o.DNSHost6.IsValid()) && !o.DNSForward4.IsValid() && !o.DNSForward6.IsValid() && o.NoDNS {
+		return errors.New("--dns-host: with --dns none it needs --dns-forward")
+	}
+	if err := o.checkFamily(); err != nil {
+		return err
+	}
+	if o.IPv6Only && o.PrefixLen4 != 0 {
+		return errors.New("-n, --netmask: cannot be combined with --ipv6-only")
+	}
+	return nil
+}
+
+// checkFamily refuses addresses of a family that is switched off.
+func (o *Options) checkFamily() error {
+	given := []struct {
+		name  string
+		addrs []netip.Addr
+	}{
+		{"-a, --address", []netip.Addr{o.Addr4, o.Addr6}},
+		{"-g, --gateway", []netip.Addr{o.Gateway4, o.Gateway6}},
+		{"-D, --dns", o.DNS},
+		{"--dns-forward", []netip.Addr{o.DNSForward4, o.DNSForward6}},
+		{"-o, --outbound", []netip.Addr{o.Outbound4, o.Outbound6}},
+		{"--map-host-loopback", []netip.Addr{o.MapHostLoopback4, o.MapHostLoopback6}},
+	}
+	for _, g := range given {
+		for _, a := range g.addrs {
+			if err := o.familyAllowed(a); err != nil {
+				return fmt.Errorf("%s %q: %w", g.name, a, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Options) familyAllowed(a netip.Addr) error {
+	switch {
+	case a.Is6() && o.IPv4Only:
+		return errors.New("is an IPv6 address, but --ipv4-only is given")
+	case a.Is4() && o.IPv6Only:
+		return errors.New("is an IPv4 address, but --ipv6-only is given")
+	}
+	return nil
+}
+
+func (o *Options) checkForwards(*pflag.FlagSet) error {
+	off := map[forward.Proto]bool{forward.TCP: o.NoTCP, forward.UDP: o.NoUDP}
+	for _, r := range o.Forwards {
+		if off[r.Proto] {
+			return fmt.Errorf("%s %q: cannot be combined with --no-%s", forwardOption(r.Proto), r.Spec(), r.Proto)
+		}
+		if err := o.familyAllowed(r.ListenAddr); err != nil {
+			return fmt.Errorf("%s %q: %w", forwardOption(r.Proto), r.Spec(), err)
+		}
+	}
+	if err := forward.Check(o.Forwards); err != nil {
+		return fmt.Errorf("-t, --tcp-ports and -u, --udp-ports: %w", err)
+	}
+	return nil
+}
+
+func forwardOption(p forward.Proto) string {
+	if p == forward.UDP {
+		return "-u, --udp-ports"
+	}
+	return "-t, --tcp-ports"
+}

@@ -1,0 +1,100 @@
+package options
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
+)
+
+// forwardState is what -t and -u collected, and whether "none" was among it.
+type forwardState struct {
+	rules map[forward.Proto][]forward.Rule
+	none  map[forward.Proto]bool
+}
+
+// aliases maps further names of an option to its own.
+func aliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "socket-path" {
+		name = "socket"
+	}
+	return pflag.NormalizedName(name)
+}
+
+// newFlagSet binds every option to a field of o.
+func newFlagSet(o *Options, fwd *forwardState) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("vhost-net-go", pflag.ContinueOnError)
+	fs.SetNormalizeFunc(aliases)
+	fs.SortFlags = false
+	fs.Usage = func() {}
+	addProcessFlags(fs, o)
+	addSocketFlags(fs, o)
+	addForwardFlags(fs, fwd)
+	addAddressFlags(fs, o)
+	addNameFlags(fs, o)
+	addSwitches(fs, o)
+	addUnsupported(fs)
+	return fs
+}
+
+func addProcessFlags(fs *pflag.FlagSet, o *Options) {
+	onP(fs, &o.Help, "help", "h", "print this help and exit")
+	onP(fs, &o.Version, "version", "", "print the version and exit")
+	onP(fs, &o.PrintCapabilities, "print-capabilities", "", "print what this backend can do, as JSON for QEMU's and libvirt's tools, and exit")
+	accepted(fs, "vhost-user", "", "always on")
+	accepted(fs, "foreground", "f", "always on")
+	accepted(fs, "stderr", "e", "")
+	doP(fs, "debug", "d", "log more", func() { o.Level = max(o.Level, Debug) })
+	doP(fs, "trace", "", "log still more", func() { o.Level = Trace })
+	doP(fs, "quiet", "q", "log only warnings and errors", func() { o.Level = Quiet })
+	valueP(fs, "log-file", "l", "`FILE` to log to instead of standard error", setPath(&o.LogFile))
+	valueP(fs, "log-size", "", "`BYTES` a log file may hold; the oldest lines go (default 1048576)", setInt64(&o.LogBytes, MinLogBytes, 1<<31-1))
+	valueP(fs, "pid", "P", "`FILE` for the process id", setPath(&o.PidFile))
+}
+
+func addSocketFlags(fs *pflag.FlagSet, o *Options) {
+	valueP(fs, "socket", "s", "`PATH` of the vhost-user socket (also --socket-path; default: the first free one)", setSocketPath(&o.SocketPath))
+	valueP(fs, "fd", "F", "inherited, connected socket number `N`; implies --one-off", setFD(&o.FD))
+	onP(fs, &o.OneOff, "one-off", "1", "exit when the frontend goes away")
+	onP(fs, &o.Client, "client", "", "connect to --socket, on which QEMU (server=on) or libvirt (mode='server') listens")
+	valueP(fs, "socket-mode", "", "`MODE` of the socket's permissions, octal (default 0600)", setMode(&o.SocketMode))
+	valueP(fs, "reconnect-ms", "", "`MS` between two attempts of --client (default 500)", setInt(&o.ReconnectMs, 1, 3600000, "milliseconds"))
+}
+
+func addForwardFlags(fs *pflag.FlagSet, fwd *forwardState) {
+	valueP(fs, "tcp-ports", "t", "TCP ports of the host that lead into the guest; `SPEC` is [ADDR[%IF]/]PORT[:GUESTPORT],... or none; repeatable", setForward(fwd, forward.TCP))
+	valueP(fs, "udp-ports", "u", "the same for UDP; `SPEC` as above", setForward(fwd, forward.UDP))
+}
+
+func addAddressFlags(fs *pflag.FlagSet, o *Options) {
+	valueP(fs, "address", "a", "`ADDR[/LEN]` of the guest, once per family (default: the host's)", setGuestAddress(o))
+	valueP(fs, "netmask", "n", "`MASK` of the guest's IPv4 network, dotted or as a length", setNetmask(&o.PrefixLen4))
+	valueP(fs, "gateway", "g", "`ADDR` of the guest's gateway, per family (default: the host's)", setPerFamily(&o.Gateway4, &o.Gateway6, unicastOnly))
+	valueP(fs, "mtu", "m", "`BYTES` of the link's MTU; 0: do not announce one (default 65520)", setMTU(o))
+	valueP(fs, "mac-addr", "M", "`MAC` address of the gateway (default 9a:55:9a:55:9a:55)", setMAC(&o.MAC))
+	valueP(fs, "interface", "i", "`NAME` of the host interface to copy addresses and routes from", setInterface(&o.Interface))
+	valueP(fs, "outbound", "o", "`ADDR` of the host to send from, per family", setPerFamily(&o.Outbound4, &o.Outbound6, anyUnicast))
+	onP(fs, &o.IPv4Only, "ipv4-only", "4", "no IPv6 for the guest")
+	onP(fs, &o.IPv6Only, "ipv6-only", "6", "no IPv4 for the guest")
+	valueP(fs, "map-host-loopback", "", "`ADDR` at which the guest reaches the host's loopback, per family, or none (default none)", setMapLoopback(o))
+	accepted(fs, "no-map-gw", "", "always on: the gateway's address never leads to the host's loopback")
+}
+
+func addNameFlags(fs *pflag.FlagSet, o *Options) {
+	valueP(fs, "dns", "D", "`ADDR` of a resolver to announce, or none; repeatable (default: the host's)", setDNS(o))
+	valueP(fs, "search", "S", "`NAMES` of search domains to announce, or none; repeatable (default: the host's)", setSearch(o))
+	valueP(fs, "dns-forward", "", "`ADDR` at which the guest reaches the host's resolver, per family", setPerFamily(&o.DNSForward4, &o.DNSForward6, unicastOnly))
+	valueP(fs, "dns-host", "", "`ADDR` of the resolver that --dns-forward leads to, per family", setDNSHost(o))
+	valueP(fs, "hostname", "H", "`NAME` for the guest", setHostname(&o.Hostname))
+	onP(fs, &o.NoDHCPDNS, "no-dhcp-dns", "", "announce no resolvers")
+	onP(fs, &o.NoDHCPSearch, "no-dhcp-search", "", "announce no search domains")
+}
+
+func addSwitches(fs *pflag.FlagSet, o *Options) {
+	onP(fs, &o.NoTCP, "no-tcp", "", "drop TCP")
+	onP(fs, &o.NoUDP, "no-udp", "", "drop UDP")
+	onP(fs, &o.NoICMP, "no-icmp", "", "drop ping; implies --no-ndp")
+	onP(fs, &o.NoDHCP, "no-dhcp", "", "no DHCP server")
+	onP(fs, &o.NoNDP, "no-ndp", "", "no neighbour discovery; implies --no-ra")
+	onP(fs, &o.NoRA, "no-ra", "", "no router advertisements")
+	accepted(fs, "no-dhcpv6", "", "there is no DHCPv6 server")
+}
