@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/vhostuser"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue"
+)
+
+// Feature bits of virtio that concern rings (virtio 1.2, section 6).
+const (
+	featureIndirectDesc = 1 << 28
+	featureEventIdx     = 1 << 29
+	featureVersion1     = 1 << 32
+)
+
+// offeredFeatures is what the driver may choose from. Receive offloads come
+// with mergeable buffers only: without them a driver posts 64 KiB for each
+// packet.
+const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc |
+	header.FeatureMrgRxBuf |
+	header.FeatureCsum | header.FeatureGuestCsum |
+	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN |
+	header.FeatureGuestTSO4 | header.FeatureGuestTSO6 | header.FeatureGuestECN
+
+// The virtqueues of a queue pair, as the driver counts them.
+const (
+	rxQueue = iota
+	txQueue
+	numQueues
+)
+
+// device is the network device: it hands the rings of the frontend to the
+// worker. It implements vhostuser.Device.
+type device struct {
+	worker *netstack.Worker
+	log    hclog.Logger
+	mtu    uint16
+	// broken passes on a ring that the driver broke; set before frontends are
+	// served.
+	broken func(queue int, err error)
+	acked  uint64
+}
+
+var _ vhostuser.Device = (*device)(nil)
+
+// errNeedsVersion1 is for drivers of the legacy interface, whose header is
+// shorter and whose byte order is the guest's.
+var errNeedsVersion1 = errors.New("the driver does not know virtio 1.0 (VERSION_1), use a newer one or disable-legacy=on")
+
+func (d *device) Features() uint64 { return offeredFeatures }
+func (d *device) NumQueues() int   { return numQueues }
+func (d *device) Park(f func())    { d.worker.Park(f) }
+
+func (d *device) SetFeatures(acked uint64) error {
+	if acked&featureVersion1 == 0 {
+		return errNeedsVersion1
+	}
+	d.acked = acked
+	d.worker.SetFeatures(acked)
+	return nil
+}
+
+func (d *device) StartQueue(i int, q *virtqueue.Queue, kick int, call vhostuser.Caller) {
+	var err error
+	if i == rxQueue {
+		mergeable := d.acked&header.FeatureMrgRxBuf != 0
+		err = d.worker.AttachRx(netstack.Rx{Ring: q, KickFD: kick, Caller: call, Mergeable: mergeable})
+	} else {
+		err = d.worker.AttachTx(netstack.Tx{Ring: q, KickFD: kick, Caller: call})
+	}
+	if err != nil {
+		d.log.Error("cannot start a ring", "queue", i, "error", err)
+	}
+}
+
+func (d *device) StopQueue(i int) {
+	if i == rxQueue {
+		d.worker.DetachRx()
+	} else {
+		d.worker.DetachTx()
+	}
+}
+
+func (d *device) EnableQueue(i int, on bool) {
+	if i == rxQueue {
+		d.worker.EnableRx(on)
+	} else {
+		d.worker.EnableTx(on)
+	}
+}
+
+// ConfigSpace is struct virtio_net_config (virtio 1.2, section 5.1.4): no MAC
+// address (the frontend gives the guest one), link up, one queue pair, the MTU.
+func (d *device) ConfigSpace() []byte {
+	var b [12]byte
+	binary.LittleEndian.PutUint16(b[6:], 1) // VIRTIO_NET_S_LINK_UP
+	binary.LittleEndian.PutUint16(b[8:], 1) // max_virtqueue_pairs
+	binary.LittleEndian.PutUint16(b[10:], d.mtu)
+	return b[:]
+}
+
+// SetMTU is what the frontend tells the driver; the guest's own interface may
+// have any MTU up to ours.
+func (d *device) SetMTU(mtu uint16) error {
+	d.log.Debug("the frontend tells the driver an MTU", "mtu", mtu)
+	return nil
+}
+
+// SendRARP needs no answer of ours: there is no switch to tell.
+func (d *device) SendRARP(mac [6]byte) { d.log.Debug("guest moved here", "mac", header.MAC(mac)) }
+
+func (d *device) Reset() { d.worker.ForgetGuest() }
+
+// ringBroken is called by the worker.
+func (d *device) ringBroken(tx bool, err error) {
+	q := rxQueue
+	if tx {
+		q = txQueue
+	}
+	d.broken(q, err)
+}

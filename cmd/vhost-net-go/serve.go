@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
+	"github.com/vhost-net-go/vhost-net-go/netstack"
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/vhostuser"
+)
+
+// serve runs the data path: one worker, and the server that hands it the rings
+// of one frontend after another.
+func serve(ctx context.Context, j job) error {
+	d := &device{log: j.log.Named("net"), mtu: uint16(j.plan.MTU)}
+	server, err := vhostuser.New(vhostuser.Config{
+		Device: d, Logger: j.log.Named("vhost-user"), OneOff: j.opts.OneOff,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the vhost-user server: %w", err)
+	}
+	d.broken = server.RingBroken
+	if d.worker, err = netstack.NewWorker(networkConfig(j.plan), d.ringBroken); err != nil {
+		return err
+	}
+	defer d.worker.Close()
+	if err := j.ready(); err != nil {
+		return err
+	}
+	return server.Serve(ctx, j.source)
+}
+
+// networkConfig is the plan in netstack's terms.
+func networkConfig(p plan.Plan) netstack.Config {
+	c := netstack.Config{
+		GatewayMAC: p.GatewayMAC, MTU: p.MTU, AnnounceMTU: p.AnnounceMTU,
+		IPv4: netstack.IPv4{
+			Enabled: p.IPv4.Enabled, Guest: p.IPv4.Guest,
+			Gateway: p.IPv4.Gateway, PrefixLen: p.IPv4.PrefixLen,
+		},
+		IPv6: netstack.IPv6{
+			Enabled: p.IPv6.Enabled, Guest: p.IPv6.Guest,
+			Prefix: p.IPv6.Prefix, Gateway: p.IPv6.Gateway,
+		},
+		DNS: p.DNS, Search: p.Search, Hostname: p.Hostname,
+		MapHostLoopback: addrmap.Pair{V4: p.MapHostLoopback4, V6: p.MapHostLoopback6},
+		Outbound4:       p.Outbound4, Outbound6: p.Outbound6,
+		Forwards: p.Forwards,
+		NoTCP:    p.NoTCP, NoUDP: p.NoUDP, NoICMP: p.NoICMP,
+		NoDHCP: p.NoDHCP, NoNDP: p.NoNDP, NoRA: p.NoRA,
+	}
+	for _, f := range [][2]netip.Addr{{p.DNSForward4, p.DNSHost4}, {p.DNSForward6, p.DNSHost6}} {
+		if f[0].IsValid() && f[1].IsValid() {
+			c.DNSForward = append(c.DNSForward, addrmap.Forward{Seen: f[0], Host: f[1].WithZone("")})
+		}
+	}
+	return c
+}

@@ -1,0 +1,71 @@
+package netstack
+
+import (
+	"net/netip"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+)
+
+// Config is the network that the guest is given. Addresses that do not apply
+// are the zero Addr.
+type Config struct {
+	// GatewayMAC is our hardware address on the guest's link.
+	GatewayMAC header.MAC
+	// MTU is that of the guest's interface, in bytes of IP packet, 68 to 65535.
+	// AnnounceMTU says whether the guest is told (DHCP, router advertisement).
+	MTU         int
+	AnnounceMTU bool
+	IPv4        IPv4
+	IPv6        IPv6
+
+	// DNS and Search are announced to the guest.
+	DNS      []netip.Addr
+	Search   []string
+	Hostname string
+	// DNSForward redirects resolvers; see addrmap.Config.
+	DNSForward []addrmap.Forward
+
+	// MapHostLoopback are addresses under which the guest reaches the host's
+	// loopback; off by default.
+	MapHostLoopback addrmap.Pair
+	// Outbound4 and Outbound6 are the source addresses of sockets.
+	Outbound4, Outbound6 netip.Addr
+	// Forwards are ports of the host that lead to the guest.
+	Forwards []forward.Rule
+
+	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+}
+
+// IPv4 is the guest's IPv4 network. Gateway may lie outside the prefix.
+type IPv4 struct {
+	Enabled        bool
+	Guest, Gateway netip.Addr
+	PrefixLen      int
+}
+
+// IPv6 is the guest's IPv6 network. Guest may be invalid: the guest then forms
+// its address in Prefix, of 64 bits. Gateway is link-local; invalid means made
+// from GatewayMAC.
+type IPv6 struct {
+	Enabled bool
+	Guest   netip.Addr
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+}
+
+// Rx is the ring on which the guest receives, with its descriptors.
+type Rx struct {
+	Ring      RxRing
+	KickFD    int // readable when the guest has added buffers; -1: look at times
+	Caller    Caller
+	Mergeable bool // VIRTIO_NET_F_MRG_RXBUF
+}
+
+// Tx is the ring on which the guest transmits, with its descriptors.
+type Tx struct {
+	Ring   TxRing
+	KickFD int
+	Caller Caller
+}

@@ -1,0 +1,42 @@
+package netstack
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/tcp"
+)
+
+// Counters count since the worker was made.
+type Counters struct {
+	FramesFromGuest uint64
+	BytesFromGuest  uint64 // with the vnet header
+	Dropped         [header.NumVerdicts]uint64
+	Martian         [addrmap.NumVerdicts]uint64
+	NotForUs        uint64 // addressed to another station
+	NotServed       uint64 // protocols that are off or unknown
+	TxDisabled      uint64 // frames dropped while the ring was disabled
+	TxBroken        uint64 // rings stopped because the driver broke a rule
+	RxBroken        uint64
+	Faults          uint64 // guest memory vanished
+}
+
+// Snapshot is the state of a worker at one moment.
+type Snapshot struct {
+	Counters Counters
+	Queue    framequeue.Counters
+	TCP      tcp.Counters
+	TCPFlows int
+}
+
+// Snapshot returns the counters. It parks the worker for a moment.
+func (w *Worker) Snapshot() Snapshot {
+	var s Snapshot
+	w.Park(func() {
+		s.Counters, s.Queue = w.counters, w.queue.Counters
+		if t := w.protos.tcp; t != nil {
+			s.TCP, s.TCPFlows = t.Counters, t.NumFlows()
+		}
+	})
+	return s
+}

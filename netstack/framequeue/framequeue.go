@@ -1,0 +1,391 @@
+// Package framequeue holds the one ordered queue of frames towards the guest.
+//
+// Payload frames and flag frames (SYN-ACK, ACK, FIN, RST, replies of the small
+// services) of every flow go through the one [Queue] of their queue pair, in
+// the order in which they are made. A frame takes its place on the ring when
+// it is made and becomes visible with the next [Queue.Flush]; there is no second
+// list on which a flag could overtake a payload.
+//
+// # The way of a frame
+//
+// A payload frame begins with [Queue.Begin], which takes buffers of the driver
+// for headers and payload. The caller receives from its socket straight into
+// [Queue.Payload] and ends each frame with [Queue.End], which writes the
+// headers in front. Several frames can be open at a time, so that one system
+// call fills them all. [Queue.Cancel] gives back what was not used, as if it
+// had never been taken.
+//
+// A flag frame is handed over whole, with [Queue.Push].
+//
+// # An empty ring
+//
+// When the driver's buffers are used up, Begin reports no room and the caller
+// parks its flow: the payload stays in the socket. Frames pushed meanwhile wait
+// inside of the queue, up to a bound, in their order, and no payload frame can
+// begin before they are placed. The owner calls [Queue.Arm] before it sleeps
+// and [Queue.Refill] when the driver has added buffers.
+//
+// A Queue belongs to one goroutine.
+package framequeue
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
+)
+
+// Ring is what the queue needs of the ring towards the guest. A
+// virtqueue.Queue whose driver gives buffers to write is one.
+type Ring interface {
+	// Take appends the vectors of the next buffer to dst.
+	Take(dst []iov.Vec) (vecs []iov.Vec, token uint32, err error)
+	// Untake gives back the last n buffers that were taken and not returned.
+	Untake(n int)
+	// Return stages a buffer of which the first writtenBytes were written.
+	Return(token uint32, writtenBytes uint32)
+	// Publish makes the staged buffers visible; it says whether to call.
+	Publish() (call bool)
+	// SuppressKicks tells the driver that kicks are not needed.
+	SuppressKicks()
+	// ArmKicks asks for a kick when the driver adds a buffer.
+	ArmKicks() (more bool)
+	// Pending counts the buffers that could be taken now.
+	Pending() int
+}
+
+// Caller tells the driver to look at its ring. It never blocks.
+type Caller interface{ Call() }
+
+// Format is how the driver and we agreed to lay out frames.
+type Format struct {
+	// Mergeable says that a frame may span buffers (VIRTIO_NET_F_MRG_RXBUF).
+	Mergeable bool
+}
+
+// Counters count since the queue was made.
+type Counters struct {
+	Frames   uint64 // placed on the ring
+	Bytes    uint64 // of these frames, without the vnet header
+	Flushes  uint64 // that made a frame visible
+	Calls    uint64 // to the driver
+	Starved  uint64 // times that the ring had too few buffers
+	TooSmall uint64 // frames dropped because a buffer could not hold them
+	Dropped  uint64 // pushed frames dropped: no ring, or too many waiting
+}
+
+// buffer is one buffer of the driver, taken and not yet returned.
+type buffer struct {
+	token uint32
+	bytes uint32
+}
+
+// openFrame is a frame between Begin and End.
+type openFrame struct {
+	buffers  int // how many it holds
+	vecs     int // how many vectors these are
+	capacity int // bytes of all of them
+	payload  int // where its payload begins in Queue.payload
+}
+
+// Queue is the ordered queue towards the guest. See the package text.
+type Queue struct {
+	ring    Ring
+	caller  Caller
+	format  Format
+	enabled bool
+	starved bool
+	seen    int // buffers that were there, but too few, when it starved
+	err     error
+
+	// What is taken and not returned: buffers and their vectors, first those
+	// of the oldest open frame.
+	buffers []buffer
+	vecs    []iov.Vec
+	open    []openFrame
+	payload []iov.Vec
+
+	staged  bool
+	waiting waitingFrames
+	head    [header.VnetLen + maxHeaderBytes]byte
+
+	Counters Counters
+}
+
+// maxHeaderBytes bounds the headers given to End.
+const maxHeaderBytes = 256
+
+// initialVecs is enough for a frame of 512 KiB in the smallest buffers that
+// Linux posts (1536 bytes), twice over.
+const initialVecs = 1024
+
+// New returns a queue without a ring.
+func New() *Queue {
+	return &Queue{
+		buffers: make([]buffer, 0, initialVecs),
+		vecs:    make([]iov.Vec, 0, initialVecs),
+		payload: make([]iov.Vec, 0, initialVecs),
+		open:    make([]openFrame, 0, 64),
+		waiting: newWaitingFrames(),
+	}
+}
+
+// Attach gives the queue its ring. Frames that waited for an earlier ring are
+// dropped: they were meant for a driver that is gone.
+func (q *Queue) Attach(r Ring, c Caller, f Format) {
+	q.Detach()
+	q.ring, q.caller, q.format = r, c, f
+	q.starved = true // so that whoever waits for buffers is told of these
+}
+
+// Detach takes the ring away. Nothing of it is touched afterwards.
+func (q *Queue) Detach() {
+	if q.ring != nil {
+		q.Cancel()
+		q.Flush()
+	}
+	q.Abandon()
+}
+
+// Abandon is Detach for a ring whose memory must not be touched any more. What was
+// not flushed is lost.
+func (q *Queue) Abandon() {
+	q.reset()
+	q.ring, q.caller, q.err = nil, nil, nil
+	q.starved, q.staged = false, false
+	q.Counters.Dropped += uint64(q.waiting.reset())
+}
+
+// SetEnabled lets frames out (true) or holds all back (false), as
+// VHOST_USER_SET_VRING_ENABLE says. A disabled ring is not touched.
+func (q *Queue) SetEnabled(on bool) { q.enabled = on }
+
+// Attached says whether there is a ring that takes frames.
+func (q *Queue) Attached() bool { return q.ring != nil && q.enabled }
+
+// HasRing says whether there is a ring, enabled or not.
+func (q *Queue) HasRing() bool { return q.ring != nil }
+
+// Mergeable says whether frames may span buffers.
+func (q *Queue) Mergeable() bool { return q.format.Mergeable }
+
+// Err returns why the ring is broken, or nil.
+func (q *Queue) Err() error { return q.err }
+
+// Starved says that a frame found too few buffers since the last Refill.
+func (q *Queue) Starved() bool { return q.starved }
+
+// Begin opens a frame for hdrBytes of headers (Ethernet and up, at most 256)
+// and up to maxPayload bytes behind them. It returns how many bytes of payload
+// the frame can take: fewer than asked where the driver's buffers end, 0 when
+// there are none, when flags wait in front, or when there is no ring. It must
+// be ended or cancelled before Push or Flush.
+func (q *Queue) Begin(hdrBytes, maxPayload int) (room int) {
+	if !q.Attached() || q.waiting.any() {
+		q.starved = true
+		return 0
+	}
+	overhead := header.VnetLen + hdrBytes
+	f := q.take(overhead + maxPayload)
+	room = min(f.capacity-overhead, maxPayload)
+	if room <= 0 {
+		q.giveUp(f)
+		return 0
+	}
+	f.payload = len(q.payload)
+	q.open = append(q.open, f)
+	q.payload = iov.AppendRange(q.payload, q.vecs[len(q.vecs)-f.vecs:], overhead, room)
+	return room
+}
+
+// take takes buffers for need bytes, or what there is.
+func (q *Queue) take(need int) (f openFrame) {
+	for f.capacity < need {
+		before := len(q.vecs)
+		vecs, token, err := q.ring.Take(q.vecs)
+		if err != nil {
+			if err != virtqueue.ErrEmpty {
+				q.err = err
+			}
+			break
+		}
+		q.vecs = vecs
+		n := iov.Len(vecs[before:])
+		q.buffers = append(q.buffers, buffer{token: token, bytes: uint32(n)})
+		f.buffers++
+		f.vecs += len(vecs) - before
+		f.capacity += n
+		if !q.format.Mergeable {
+			break
+		}
+	}
+	return f
+}
+
+// giveUp undoes a take whose buffers cannot hold the frame. Mergeable buffers
+// go back to the ring until there are more; a single buffer that is too small
+// is used up empty, since the next frame would meet it again.
+func (q *Queue) giveUp(f openFrame) {
+	if f.buffers > 0 && !q.format.Mergeable {
+		q.Counters.TooSmall++
+		q.ring.Return(q.buffers[len(q.buffers)-1].token, 0)
+		q.staged = true
+		q.drop(f, 0)
+	} else {
+		q.drop(f, f.buffers)
+	}
+	q.starve()
+}
+
+// drop forgets the newest take; untake of its buffers go back to the ring.
+func (q *Queue) drop(f openFrame, untake int) {
+	q.ring.Untake(untake)
+	q.buffers = q.buffers[:len(q.buffers)-f.buffers]
+	q.vecs = q.vecs[:len(q.vecs)-f.vecs]
+}
+
+func (q *Queue) starve() {
+	if !q.starved {
+		q.Counters.Starved++
+	}
+	q.starved = true
+	q.seen = q.ring.Pending()
+}
+
+// Payload returns where the payload of all open frames goes, in their order.
+// It is valid until the next call of another method.
+func (q *Queue) Payload() []iov.Vec { return q.payload }
+
+// FramePayload returns where the payload of the oldest open frame goes, and that of
+// the frames behind it. It is valid until the next call of another method.
+func (q *Queue) FramePayload() []iov.Vec { return q.payload[q.open[0].payload:] }
+
+// End closes the oldest open frame: hdr, as long as Begin was told, goes in
+// front of the first payloadBytes bytes of its payload. NumBuffers of v is
+// filled in. A frame that is ended with less than its room gives its spare
+// buffers back and cancels all frames opened after it.
+func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
+	f := q.open[0]
+	left := header.VnetLen + len(hdr) + payloadBytes
+	q.Counters.Bytes += uint64(left - header.VnetLen)
+	q.Counters.Frames++
+	used := 0
+	for used < f.buffers && left > 0 {
+		n := min(left, int(q.buffers[used].bytes))
+		q.ring.Return(q.buffers[used].token, uint32(n))
+		left -= n
+		used++
+	}
+	v.NumBuffers = uint16(used)
+	v.Put(q.head[:])
+	n := header.VnetLen + copy(q.head[header.VnetLen:], hdr)
+	iov.CopyIn(q.vecs[:f.vecs], 0, q.head[:n])
+	q.staged = true
+
+	if used < f.buffers {
+		q.ring.Untake(len(q.buffers) - used)
+		q.reset()
+		return
+	}
+	q.open = q.open[:copy(q.open, q.open[1:])]
+	if len(q.open) == 0 {
+		q.reset()
+		return
+	}
+	q.buffers = q.buffers[:copy(q.buffers, q.buffers[f.buffers:])]
+	q.vecs = q.vecs[:copy(q.vecs, q.vecs[f.vecs:])]
+}
+
+// Cancel gives the buffers of all open frames back to the ring.
+func (q *Queue) Cancel() {
+	if len(q.buffers) > 0 {
+		q.ring.Untake(len(q.buffers))
+	}
+	q.reset()
+}
+
+func (q *Queue) reset() {
+	q.buffers, q.vecs, q.open, q.payload = q.buffers[:0], q.vecs[:0], q.open[:0], q.payload[:0]
+}
+
+// Push queues a whole frame: v in front of the bytes of frame, which are
+// copied. It reports false when the frame was dropped: there is no ring, or
+// too many frames wait already.
+func (q *Queue) Push(v header.Vnet, frame []byte) bool {
+	if q.Attached() && !q.waiting.any() && q.place(v, frame) {
+		return true
+	}
+	if q.ring == nil || !q.enabled || !q.waiting.push(v, frame) {
+		q.Counters.Dropped++
+		return false
+	}
+	return true
+}
+
+// place puts a whole frame on the ring, or reports that it has to wait.
+func (q *Queue) place(v header.Vnet, frame []byte) bool {
+	need := header.VnetLen + len(frame)
+	f := q.take(need)
+	if f.capacity < need {
+		single := f.buffers > 0 && !q.format.Mergeable
+		q.giveUp(f)
+		return single // it was counted as dropped; waiting would not help
+	}
+	vecs := q.vecs[len(q.vecs)-f.vecs:]
+	v.NumBuffers = uint16(f.buffers)
+	v.Put(q.head[:])
+	iov.CopyIn(vecs, 0, q.head[:header.VnetLen])
+	iov.CopyIn(vecs, header.VnetLen, frame)
+	left := need
+	for _, b := range q.buffers[len(q.buffers)-f.buffers:] {
+		n := min(left, int(b.bytes))
+		q.ring.Return(b.token, uint32(n))
+		left -= n
+	}
+	q.drop(f, 0)
+	q.staged = true
+	q.Counters.Frames++
+	q.Counters.Bytes += uint64(len(frame))
+	return true
+}
+
+// Flush makes every frame made so far visible to the driver, with one index
+// update and at most one call.
+func (q *Queue) Flush() {
+	if !q.staged {
+		return
+	}
+	q.staged = false
+	q.Counters.Flushes++
+	if q.ring.Publish() {
+		q.Counters.Calls++
+		q.caller.Call()
+	}
+}
+
+// Arm asks the driver for a kick when it adds buffers. It reports true when it
+// has added some since the queue starved: then Refill is due now.
+func (q *Queue) Arm() (more bool) {
+	if !q.Attached() || q.err != nil {
+		return false
+	}
+	q.ring.ArmKicks()
+	return q.ring.Pending() > q.seen
+}
+
+// Refill is called when the driver may have added buffers: waiting frames are
+// placed first. It reports whether frames can begin again.
+func (q *Queue) Refill() bool {
+	q.starved = false
+	if !q.Attached() || q.err != nil {
+		return false
+	}
+	q.ring.SuppressKicks()
+	for q.waiting.any() {
+		v, frame := q.waiting.front()
+		if !q.place(v, frame) {
+			return false
+		}
+		q.waiting.pop()
+	}
+	return true
+}

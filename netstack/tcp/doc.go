@@ -1,0 +1,96 @@
+// Package tcp translates between the guest's TCP and the TCP sockets of the
+// host. There is no TCP stack between the two stacks; this text says what there
+// is instead. "We" are the translator: towards the guest we look like the remote
+// end of each connection.
+//
+// # Who owns which byte
+//
+// A byte from the host's peer stays in the receive queue of the host's kernel
+// until the guest has acknowledged it. We copy it into a buffer of the guest by
+// peeking ([hostsock.Calls.Peek]), and drop it from the queue when it is
+// acknowledged, in amounts worth a system call. There is no send buffer of
+// ours: to send again is to peek again.
+//
+// A byte from the guest belongs to the guest until the host's socket has taken
+// it; only then do we acknowledge it (RFC 9293 section 3.4). What a socket did not
+// take of a segment that lay within the window is kept in a stash, not dropped
+// and begged for again.
+//
+// # Sequence numbers
+//
+// Towards the guest: sndUna is the oldest byte not acknowledged, sndNxt the next
+// to send, sndMax one past the highest ever sent. headSeq is the byte at the head
+// of the kernel's queue and peekSeq the one the next peek returns:
+// headSeq <= sndUna <= sndNxt <= sndMax, all modulo 2^32 (RFC 9293 section 3.4).
+// From the guest: rcvNxt is the next byte expected, hostTaken one past the last
+// byte that the host's socket took; rcvNxt - hostTaken bytes are in the stash.
+// Segments that begin behind rcvNxt are dropped and answered at once, since
+// nothing on the ring reorders; what overlaps is trimmed (section 3.10.7.4).
+//
+// # States
+//
+// connecting: the guest's SYN is here, the host's connect is under way; nothing
+// was answered. synReceived: the host is connected, SYN-ACK was sent. synSent:
+// the host's peer connected to a forwarded port, SYN was sent. established: both
+// are connected; four flags tell how far each direction has ended: hostEOF (the
+// host's peer ended, its last byte is known), finSent (the guest was told),
+// guestFin (the guest ended), and finAcked. resetting: the flow is over and the
+// guest has not been told yet, for want of a buffer.
+//
+// The guest sees SYN-ACK only when the host's connect succeeded (section
+// 3.10.7.1 gives RST for a port nobody listens on; here the host's answer is
+// that answer): refused is RST, unreachable and prohibited are the ICMP message
+// of that kind (RFC 1122 section 4.2.3.9), no answer is silence. A repeated SYN
+// opens nothing; once connected it is answered by the same SYN-ACK.
+//
+// # Windows
+//
+// Towards the guest we keep within the window it offers (section 3.8.6), with
+// its scale (RFC 7323 section 2), and wait for room worth a segment unless
+// nothing is in flight (RFC 1122 section 4.2.3.4). To the guest we offer what the
+// host's socket can take: its send buffer less what is queued there, asked again
+// when half of the last answer is used up. The right edge never moves back
+// (section 3.8.6, "shrinking the window"). When it is used up, the socket is
+// rearmed and its next writability becomes a window update (section 3.8.6.2.2:
+// not before there is room for a good piece).
+//
+// # Acknowledgements to the guest
+//
+// Two segments' worth, a segment out of order, a FIN, a probe: at once, at the end
+// of the batch in which it came. Less: after ackDelayMs, unless a frame towards
+// the guest carries it first (section 3.8.6.3, RFC 5681 section 4.2).
+//
+// # Loss towards the guest
+//
+// The ring loses nothing, but a guest may. The third duplicate acknowledgement
+// sends again from sndUna (RFC 5681 section 3.2); so does the retransmission
+// timer, whose value is measured (RFC 6298) with a floor of 200 ms. A closed
+// window is probed with one byte, with back-off, for as long as data waits (RFC
+// 9293 section 3.8.6.1). There is no congestion window towards the guest: the
+// path is one memory copy long, and the window bounds what is in flight.
+//
+// # End and abort
+//
+// FIN takes its place in the frame queue behind the last byte (section 3.6). A FIN
+// from the guest counts when every byte before it was taken, and becomes
+// shutdown(SHUT_WR). A half-closed flow lives on. The socket is closed, its queue
+// emptied first, when both FINs are acknowledged: an earlier close would turn
+// into RST. RST from the guest counts at exactly rcvNxt; elsewhere in the window
+// it is answered by a challenge (RFC 5961 section 3.2). An abort on one side is an
+// abort on the other: SO_LINGER 0 towards the host, RST towards the guest, behind
+// the data that came before it. Segments of no flow get the RST of section
+// 3.10.7.1.
+//
+// # Timers
+//
+// Each flow has one entry in a timer wheel, for the earliest of what it waits for:
+// a delayed acknowledgement, a retransmission, a repeated SYN, a probe. Entries are
+// moved lazily, so that no packet touches the wheel. An idle flow is probed after
+// two hours (RFC 1122 section 4.2.3.6), one whose guest has ended sooner, so that
+// flows of a guest that is gone do not stay.
+//
+// # Not done
+//
+// Urgent data travels in line, without its mark (RFC 6093). ECN bits and unknown
+// options are accepted and ignored. Timestamps are not offered to the guest.
+package tcp

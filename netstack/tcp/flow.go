@@ -1,0 +1,156 @@
+package tcp
+
+import "github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
+
+// state is where a flow is in its life; see the package text.
+type state uint8
+
+const (
+	free state = iota
+	connecting
+	synReceived
+	synSent
+	established
+	resetting
+)
+
+// flag is a set of facts about a flow.
+type flag uint32
+
+const (
+	hostReadable flag = 1 << iota // the socket may have more for us
+	hostEnded                     // the poller reported an end or error: read on to it
+	hostEOF                       // end of file was read; eofSeq is known
+	finSent                       // our FIN was sent at eofSeq
+	guestFin                      // the guest's FIN was taken
+	wroteEnd                      // the host was told of the guest's FIN
+	wantWritable                  // the socket is rearmed, its writability will tell
+	ackNow                        // owes the guest an acknowledgement at once
+	ackLater                      // owes one before ackAtMs
+	rtoArmed                      // rtoAtMs holds
+	timing                        // a round trip is being measured
+	onReady                       // is in the list of flows to run
+	onAcks                        // is in the list of flows to acknowledge
+	onParked                      // waits for buffers of the guest
+	windowFull                    // the guest's window ended what could be sent
+	hasStash                      // some of the guest's bytes are in the stash
+	probing                       // keepalive probes are out
+	accepted                      // the host's peer began it
+	hostFailed                    // sending failed: the end that is read is an abort
+)
+
+// flow is one connection. It is kept small: there may be 100 000.
+type flow struct {
+	// key: local is the guest's end, remote the peer's as the guest sees it.
+	key   flowtable.Key
+	fd    int32
+	gen   uint32
+	flags flag
+	state state
+
+	dupAcks   uint8
+	retries   uint8
+	sndShift  uint8 // scale of the windows that the guest sends
+	rcvShift  uint8 // scale of the windows that we send
+	gotWScale bool
+	mss       uint16 // towards the guest
+	guestMSS  uint16 // what the guest is likely to send: for delayed acks
+
+	// Towards the guest.
+	headSeq uint32
+	peekSeq uint32
+	sndUna  uint32
+	sndNxt  uint32
+	sndMax  uint32
+	sndWnd  uint32 // bytes
+	expect  uint32 // bytes that the next peek is likely to find
+	maxWnd  uint32 // the largest the guest has offered, bytes
+	eofSeq  uint32 // sequence number of our FIN, with hostEOF
+
+	// From the guest.
+	rcvNxt    uint32
+	hostTaken uint32
+	lastAcked uint32 // what the last acknowledgement sent said
+	rcvEdge   uint32 // one past what the guest may send
+	rcvSpan   uint32 // bytes that the last asking made the window
+
+	// Timers, in milliseconds of the worker's clock, modulo 2^32.
+	rtoAtMs  uint32
+	rtoMs    uint32
+	srttMs8  uint32 // smoothed round trip, in 1/8 ms
+	rttvMs4  uint32 // its deviation, in 1/4 ms
+	timeSeq  uint32
+	timeAtMs uint32
+	ackAtMs  uint32
+	seenAtMs uint32 // when the guest was last heard
+	wheelAt  int64  // what the wheel is set to, or 0
+}
+
+func (f *flow) has(x flag) bool { return f.flags&x != 0 }
+func (f *flow) set(x flag)      { f.flags |= x }
+func (f *flow) clear(x flag)    { f.flags &^= x }
+
+// v6 says that the guest's side is IPv6.
+func (f *flow) v6() bool { return !f.key.Local.Is4() }
+
+// inFlight is how many sequence numbers the guest has yet to acknowledge.
+func (f *flow) inFlight() uint32 { return f.sndNxt - f.sndUna }
+
+// Sequence numbers compare modulo 2^32 (RFC 9293 section 3.4).
+func before(a, b uint32) bool    { return int32(a-b) < 0 }
+func atOrAfter(a, b uint32) bool { return int32(a-b) >= 0 }
+
+// slab holds the flows, in chunks that never move, so that a pointer stays good
+// for as long as its flow lives.
+type slab struct {
+	chunks []*[chunkFlows]flow
+	unused []uint32 // free indices, the last one next
+	live   int
+}
+
+const chunkFlows = 1024
+
+// at returns flow i.
+func (s *slab) at(i uint32) *flow { return &s.chunks[i/chunkFlows][i%chunkFlows] }
+
+// HasKey implements flowtable.Keys.
+func (s *slab) HasKey(i uint32, k *flowtable.Key) bool { return s.at(i).key == *k }
+
+// get takes a free flow, all zero but for its generation.
+func (s *slab) get() (uint32, *flow) {
+	if len(s.unused) == 0 {
+		first := uint32(len(s.chunks) * chunkFlows)
+		s.chunks = append(s.chunks, new([chunkFlows]flow))
+		for i := uint32(chunkFlows); i > 0; i-- {
+			s.unused = append(s.unused, first+i-1)
+		}
+	}
+	i := s.unused[len(s.unused)-1]
+	s.unused = s.unused[:len(s.unused)-1]
+	s.live++
+	f := s.at(i)
+	*f = flow{gen: f.gen + 1, fd: -1}
+	return i, f
+}
+
+// put frees flow i. When the last flow is gone the memory goes too, but for one
+// chunk.
+func (s *slab) put(i uint32) {
+	f := s.at(i)
+	f.state, f.flags = free, 0
+	s.unused = append(s.unused, i)
+	if s.live--; s.live == 0 && len(s.chunks) > 1 {
+		gen := uint32(0)
+		for _, c := range s.chunks {
+			for j := range c {
+				gen = max(gen, c[j].gen)
+			}
+		}
+		*s = slab{}
+		i, _ := s.get()
+		for j := range s.chunks[0] {
+			s.chunks[0][j].gen = gen + 1 // late events of the old flows find no match
+		}
+		s.put(i)
+	}
+}

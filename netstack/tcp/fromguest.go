@@ -1,0 +1,218 @@
+package tcp
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/link"
+)
+
+// FromGuest handles one segment of the guest.
+func (h *Handler) FromGuest(fr *link.Frame) {
+	p := &fr.Packet
+	t := header.TCP(fr.Head[p.L4:p.Payload])
+	h.Counters.SegmentsFromGuest++
+	k := flowtable.Key{
+		Local: p.Src, Remote: p.Dst,
+		LocalPort: p.SrcPort, RemotePort: p.DstPort, Proto: header.ProtoTCP,
+	}
+	i, ok := h.table.Lookup(&k)
+	if !ok {
+		h.noFlow(&k, fr, t)
+		return
+	}
+	f := h.flows.at(i)
+	f.seenAtMs = h.now()
+	if f.has(probing) {
+		f.clear(probing)
+		f.retries = 0
+	}
+	switch f.state {
+	case connecting:
+		if t.Flags()&header.TCPRst != 0 && t.Seq() == f.rcvNxt {
+			h.abortHost(f)
+			h.release(i, f)
+		}
+	case synSent:
+		h.guestAnswered(i, f, t)
+	case synReceived:
+		h.handshake(i, f, fr, t)
+	case established:
+		h.segment(i, f, fr, t)
+	}
+}
+
+// noFlow handles a segment that belongs to no flow (RFC 9293 section 3.10.7.1).
+func (h *Handler) noFlow(k *flowtable.Key, fr *link.Frame, t header.TCP) {
+	flags := t.Flags()
+	if flags&(header.TCPSyn|header.TCPAck|header.TCPRst|header.TCPFin) == header.TCPSyn {
+		h.open(k, fr, t)
+		return
+	}
+	if _, why := h.cfg.Map.FromGuest(&fr.Packet); flags&header.TCPRst != 0 || why != addrmap.OK {
+		h.Counters.Dropped++
+		return
+	}
+	n := uint32(fr.Packet.End - fr.Packet.Payload)
+	if flags&header.TCPSyn != 0 {
+		n++
+	}
+	if flags&header.TCPFin != 0 {
+		n++
+	}
+	h.sendReset(k, t, n)
+}
+
+// handshake handles a segment for a flow whose SYN-ACK was sent (RFC 9293
+// section 3.10.7.4, SYN-RECEIVED).
+func (h *Handler) handshake(i uint32, f *flow, fr *link.Frame, t header.TCP) {
+	flags := t.Flags()
+	switch {
+	case flags&header.TCPRst != 0:
+		h.segment(i, f, fr, t)
+	case flags&header.TCPSyn != 0 && t.Seq()+1 == f.rcvNxt:
+		h.sendSyn(f, header.TCPSyn|header.TCPAck) // ours was lost
+	case flags&header.TCPAck == 0:
+		h.Counters.Dropped++
+	case t.Ack() != f.sndNxt:
+		h.sendReset(&f.key, t, 0)
+	default:
+		h.sampleRTT(f)
+		f.sndUna = f.sndNxt
+		f.sndWnd = uint32(t.Window()) << f.sndShift
+		h.establish(i, f)
+		h.segment(i, f, fr, t)
+	}
+}
+
+// segment handles a segment for an established flow, in the order of RFC 9293
+// section 3.10.7.4: sequence number, RST, SYN, ACK, data, FIN.
+func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
+	flags, seq := t.Flags(), t.Seq()
+	if flags&(header.TCPRst|header.TCPSyn) != 0 {
+		h.resetOrSyn(i, f, flags, seq)
+		return
+	}
+	if flags&header.TCPAck == 0 {
+		h.Counters.Dropped++
+		return
+	}
+	n := fr.Packet.End - fr.Packet.Payload
+	fin := flags&header.TCPFin != 0
+	if !h.ackFromGuest(i, f, t, n > 0 || fin) {
+		return
+	}
+	off := 0
+	if seq != f.rcvNxt {
+		if before(f.rcvNxt, seq) {
+			h.Counters.OutOfOrder++
+			h.flushGather() // so that the answer counts what came before
+			h.sendFlags(f, f.sndNxt, header.TCPAck)
+			return
+		}
+		old := int(f.rcvNxt - seq)
+		if old > n || old == n && !fin {
+			// Nothing new: a repetition, or a probe that wants an answer
+			// (RFC 9293 section 3.8.4).
+			f.set(ackNow)
+			h.oweAck(i, f)
+			return
+		}
+		off, n = old, n-old
+	}
+	if room := int(int32(f.rcvEdge - f.rcvNxt)); n > room {
+		n, fin = max(room, 0), false // a probe of our window, or a bad guest
+		f.set(ackNow)
+		h.oweAck(i, f)
+	}
+	if n > 0 {
+		h.dataFromGuest(i, f, fr, off, n)
+	}
+	if fin && !f.has(guestFin) && f.state == established {
+		h.finFromGuest(i, f)
+	}
+}
+
+// resetOrSyn handles RST and SYN for an established flow (RFC 5961 sections 3.2
+// and 4.2).
+func (h *Handler) resetOrSyn(i uint32, f *flow, flags uint8, seq uint32) {
+	if flags&header.TCPRst != 0 {
+		switch {
+		case seq == f.rcvNxt:
+			h.flushGather()
+			if f.state != free {
+				h.abortHost(f)
+				h.release(i, f)
+			}
+			return
+		case before(seq, f.rcvNxt) || atOrAfter(seq, f.rcvEdge):
+			h.Counters.Dropped++
+			return
+		}
+	}
+	h.sendFlags(f, f.sndNxt, header.TCPAck) // a challenge
+}
+
+// ackFromGuest handles the acknowledgement and window of a segment. carries
+// says that the segment has data or FIN. It reports false when the segment is
+// to be dropped.
+func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bool {
+	ack := t.Ack()
+	if before(f.sndMax, ack) {
+		h.sendFlags(f, f.sndNxt, header.TCPAck) // of what was never sent
+		return false
+	}
+	if before(ack, f.sndUna) {
+		return true // old
+	}
+	wnd := uint32(t.Window()) << f.sndShift
+	switch {
+	case ack != f.sndUna:
+		h.acked(i, f, ack)
+	case !carries && wnd == f.sndWnd && f.inFlight() > 0:
+		h.duplicateAck(i, f)
+	}
+	opened := wnd > f.sndWnd
+	f.sndWnd = wnd
+	f.maxWnd = max(f.maxWnd, wnd)
+	if f.has(windowFull) && (opened || f.inFlight() < wnd) {
+		f.clear(windowFull)
+		h.makeReady(i, f)
+	}
+	if f.has(finSent) && f.sndUna == f.eofSeq+1 {
+		h.closeIfDone(i, f)
+	}
+	return f.state != free
+}
+
+// acked moves on to an acknowledgement of something new.
+func (h *Handler) acked(i uint32, f *flow, ack uint32) {
+	f.sndUna = ack
+	if before(f.sndNxt, ack) {
+		f.sndNxt = ack // it was sent before we went back
+	}
+	f.dupAcks, f.retries = 0, 0
+	if f.has(timing) && atOrAfter(ack, f.timeSeq) {
+		h.sampleRTT(f)
+	}
+	if f.sndUna == f.sndMax {
+		f.clear(rtoArmed)
+	} else {
+		f.rtoAtMs = h.now() + f.rtoMs
+	}
+	h.discard(f, discardBytes)
+}
+
+// finFromGuest takes the guest's FIN, every byte before which is taken or in
+// the stash.
+func (h *Handler) finFromGuest(i uint32, f *flow) {
+	h.flushGather()
+	if f.state != established {
+		return
+	}
+	f.set(guestFin)
+	f.rcvNxt++
+	h.endToHost(i, f)
+	f.set(ackNow)
+	h.oweAck(i, f)
+}

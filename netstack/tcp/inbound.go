@@ -1,0 +1,180 @@
+package tcp
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/link"
+	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
+)
+
+// Listener is a listening socket of the host whose connections go to the guest.
+type Listener struct {
+	FD int
+	// Target is the guest's address; the zero Addr takes the guest's own, of
+	// the family of each connection.
+	Target header.Addr
+	Port   uint16 // in the guest
+}
+
+// Listen takes over a listening socket: the handler accepts from it and closes
+// it in Close.
+func (h *Handler) Listen(l Listener) error {
+	i := len(h.listeners)
+	if err := h.cfg.Poller.Add(l.FD, link.Token(h.cfg.ListenHandler, 0, uint32(i)), poller.Readable); err != nil {
+		return err
+	}
+	h.listeners = append(h.listeners, l)
+	return nil
+}
+
+// ListenEvent accepts what a listener has.
+func (h *Handler) ListenEvent(token uint64) {
+	_, _, i := link.SplitToken(token)
+	if int(i) < len(h.listeners) {
+		h.acceptAll(&h.listeners[i])
+	}
+}
+
+// acceptAll accepts until there is nothing more: the poller tells of each edge
+// only once.
+func (h *Handler) acceptAll(l *Listener) {
+	for {
+		fd, peer, errno := h.calls.Accept(l.FD)
+		switch errno {
+		case 0:
+			h.accept(l, fd, peer)
+		case hostsock.EAGAIN:
+			return
+		case hostsock.EMFILE, hostsock.ENFILE, hostsock.ENOBUFS, hostsock.ENOMEM:
+			h.Counters.Limited++
+			h.acceptWait = true
+			return
+		default: // the connection is gone already (accept(2), "Error handling")
+		}
+	}
+}
+
+// accept begins a flow for a connection of the host's side.
+func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
+	local := l.Target
+	if local == (header.Addr{}) {
+		local = h.guestAddr(peer.Addr.Is4())
+	}
+	remote, why := h.cfg.Map.ToGuest(&peer.Addr, &local)
+	if why != addrmap.OK || local == (header.Addr{}) || remote.Is4() != local.Is4() {
+		h.Counters.Dropped++
+		hostsock.Abort(fd)
+		return
+	}
+	k := flowtable.Key{
+		Local: local, Remote: remote,
+		LocalPort: l.Port, RemotePort: peer.Port, Proto: header.ProtoTCP,
+	}
+	if i, busy := h.table.Lookup(&k); busy {
+		// The host has reused a 4-tuple that it is done with: what is left of
+		// the old connection cannot matter to it any more.
+		h.resetBoth(i, h.flows.at(i))
+		if _, busy = h.table.Lookup(&k); busy {
+			hostsock.Abort(fd)
+			return
+		}
+	}
+	i, f := h.add(&k)
+	if f == nil {
+		hostsock.Abort(fd)
+		return
+	}
+	h.Counters.Accepted++
+	f.fd, f.state = int32(fd), synSent
+	f.set(accepted)
+	f.gotWScale, f.rcvShift = true, windowShift
+	f.rcvEdge = firstWindow
+	f.rcvSpan = firstWindow
+	f.mss = defaultMSS4
+	f.sndUna = h.firstSeq(&k)
+	f.sndNxt, f.sndMax = f.sndUna+1, f.sndUna+1
+	f.headSeq, f.peekSeq = f.sndNxt, f.sndNxt
+	if h.peekOffset {
+		hostsock.SetPeekOffset(fd, 0)
+	}
+	if err := h.cfg.Poller.Add(fd, link.Token(h.cfg.FlowHandler, f.gen, i), everything); err != nil {
+		h.Counters.Limited++
+		h.abortHost(f)
+		h.release(i, f)
+		return
+	}
+	h.trySyn(i, f)
+}
+
+// guestAddr is where connections go that name no address of the guest.
+func (h *Handler) guestAddr(v4 bool) header.Addr {
+	if v4 {
+		return h.cfg.Link.Guest4
+	}
+	return h.cfg.Link.Guest6
+}
+
+// trySyn sends the SYN of an inbound flow, if there is a guest to send it to,
+// and sets the time of the next try.
+func (h *Handler) trySyn(i uint32, f *flow) {
+	if h.cfg.Link.GuestMAC == header.Broadcast {
+		h.cfg.Link.WantGuest = true
+	} else if h.cfg.Queue.Attached() {
+		h.sendSyn(f, header.TCPSyn)
+	}
+	h.armRTO(i, f)
+}
+
+// GuestAppeared is called when the guest becomes reachable: its ring is there,
+// or its address was learned. Inbound connections that wait are tried at once.
+func (h *Handler) GuestAppeared() {
+	for c := range h.flows.chunks {
+		for j := range h.flows.chunks[c] {
+			if f := &h.flows.chunks[c][j]; f.state == synSent {
+				f.retries = 0
+				h.trySyn(uint32(c*chunkFlows+j), f)
+			}
+		}
+	}
+}
+
+// guestAnswered handles a segment of the guest for a flow in synSent (RFC 9293
+// section 3.10.7.3).
+func (h *Handler) guestAnswered(i uint32, f *flow, t header.TCP) {
+	flags := t.Flags()
+	acceptable := flags&header.TCPAck != 0 && t.Ack() == f.sndNxt
+	switch {
+	case flags&header.TCPAck != 0 && !acceptable:
+		if flags&header.TCPRst == 0 {
+			h.sendReset(&f.key, t, 0)
+		}
+	case flags&header.TCPRst != 0:
+		if acceptable {
+			h.Counters.Refused++
+			h.abortHost(f)
+			h.release(i, f)
+		}
+	case flags&header.TCPSyn != 0 && acceptable:
+		h.readSyn(f, t)
+		f.rcvNxt = t.Seq() + 1
+		f.hostTaken = f.rcvNxt
+		f.rcvEdge = f.rcvNxt + firstWindow
+		f.sndUna = f.sndNxt
+		f.set(ackNow)
+		h.oweAck(i, f)
+		h.establish(i, f)
+	}
+}
+
+// establish makes f a full connection: data may flow both ways.
+func (h *Handler) establish(i uint32, f *flow) {
+	f.state = established
+	f.retries = 0
+	f.clear(rtoArmed)
+	h.Counters.Opened++
+	f.set(hostReadable) // whatever came before was not looked at yet
+	h.makeReady(i, f)
+	h.schedule(i, f)
+}

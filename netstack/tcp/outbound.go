@@ -1,0 +1,192 @@
+package tcp
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/link"
+	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
+)
+
+// firstWindow is what SYN-ACK offers before the socket was asked: it fits the
+// smallest send buffer that Linux gives a connected socket, and the field
+// without scale.
+const firstWindow = 0xffff
+
+// windowShift is the scale of the windows we offer: enough for the largest send
+// buffer that Linux' default tcp_wmem allows (4 MiB), fine enough to say small
+// ones.
+const windowShift = 7
+
+// everything is all that a flow's socket is ever watched for.
+const everything = poller.Readable | poller.Writable | poller.PeerEnded
+
+// open begins a flow for the guest's SYN.
+func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
+	host, why := h.cfg.Map.FromGuest(&fr.Packet)
+	if why != addrmap.OK {
+		h.Counters.Dropped++
+		return
+	}
+	if h.connecting >= h.cfg.MaxConnecting {
+		h.Counters.Limited++ // the guest will ask again
+		return
+	}
+	fd, errno := h.startConnect(host, fr.Packet.DstPort)
+	if errno != 0 && errno != hostsock.EINPROGRESS {
+		h.refuse(k, fr, t, errno)
+		return
+	}
+	i, f := h.add(k)
+	if f == nil {
+		hostsock.Close(fd)
+		h.sendReset(k, t, 1)
+		return
+	}
+	f.fd, f.state = int32(fd), connecting
+	h.connecting++
+	h.readSyn(f, t)
+	f.rcvNxt = t.Seq() + 1
+	f.hostTaken, f.lastAcked = f.rcvNxt, f.rcvNxt
+	f.rcvEdge = f.rcvNxt + firstWindow
+	f.rcvSpan = firstWindow
+	if err := h.cfg.Poller.Add(fd, link.Token(h.cfg.FlowHandler, f.gen, i), everything); err != nil {
+		h.Counters.Limited++
+		h.release(i, f)
+	}
+}
+
+// startConnect opens a socket and begins its connect to host:port. On success
+// or EINPROGRESS the socket is open.
+func (h *Handler) startConnect(host header.Addr, port uint16) (int, hostsock.Errno) {
+	v6 := !host.Is4()
+	fd, errno := hostsock.OpenStream(v6)
+	if errno != 0 {
+		return -1, errno
+	}
+	src := h.cfg.Outbound4
+	if v6 {
+		src = h.cfg.Outbound6
+	}
+	if src != (header.Addr{}) {
+		if errno = h.calls.Bind(fd, hostsock.Endpoint{Addr: src}, v6); errno != 0 {
+			hostsock.Close(fd)
+			return -1, errno
+		}
+	}
+	if h.peekOffset {
+		errno = hostsock.SetPeekOffset(fd, 0)
+	}
+	if errno == 0 {
+		errno = h.calls.Connect(fd, hostsock.Endpoint{Addr: host, Port: port}, v6)
+	}
+	if errno != 0 && errno != hostsock.EINPROGRESS {
+		hostsock.Close(fd)
+		return -1, errno
+	}
+	return fd, errno
+}
+
+// readSyn takes over what the guest's SYN or SYN-ACK says.
+func (h *Handler) readSyn(f *flow, t header.TCP) {
+	var o header.TCPOptions
+	t.ParseOptions(&o)
+	h.useMSS(f, o.MSS)
+	f.gotWScale = o.HasWScale
+	f.sndShift, f.rcvShift = 0, 0
+	if o.HasWScale {
+		f.sndShift, f.rcvShift = o.WScale, windowShift
+	}
+	f.sndWnd = uint32(t.Window()) // not scaled in a SYN
+	f.maxWnd = f.sndWnd
+}
+
+// connectEvent learns how the host's connect ended.
+func (h *Handler) connectEvent(i uint32, f *flow, ready poller.Readiness) {
+	if ready&(poller.Failed|poller.HungUp) != 0 {
+		if errno := hostsock.TakeError(int(f.fd)); errno != 0 {
+			h.connectFailed(i, f, errno)
+			return
+		}
+	}
+	if ready&poller.Writable == 0 {
+		return
+	}
+	h.connecting--
+	f.state = synReceived
+	f.sndUna = h.firstSeq(&f.key)
+	f.sndNxt, f.sndMax = f.sndUna+1, f.sndUna+1
+	f.headSeq, f.peekSeq = f.sndNxt, f.sndNxt
+	if ready&poller.Readable != 0 {
+		f.set(hostReadable)
+	}
+	if ready&poller.PeerEnded != 0 {
+		f.set(hostReadable | hostEnded)
+	}
+	h.sendSyn(f, header.TCPSyn|header.TCPAck)
+	h.armRTO(i, f)
+}
+
+// connectFailed ends a flow whose connect failed, in the way that tells the
+// guest what happened.
+func (h *Handler) connectFailed(i uint32, f *flow, errno hostsock.Errno) {
+	h.Counters.Refused++
+	k, seq := f.key, f.rcvNxt
+	h.release(i, f)
+	h.tellConnectError(k, seq, errno)
+}
+
+// refuse answers a SYN for which no connect could be started.
+func (h *Handler) refuse(k *flowtable.Key, fr *link.Frame, t header.TCP, errno hostsock.Errno) {
+	switch errno {
+	case hostsock.EMFILE, hostsock.ENFILE, hostsock.ENOBUFS, hostsock.ENOMEM, hostsock.EADDRNOTAVAIL, hostsock.EAGAIN:
+		h.Counters.Limited++
+	default:
+		h.Counters.Refused++
+	}
+	h.tellConnectError(*k, t.Seq()+1, errno)
+}
+
+// tellConnectError tells the guest why the connection k, whose SYN ends before
+// seq, failed: unreachable and prohibited by ICMP (RFC 1122 section 4.2.3.9),
+// refused by RST. A timeout stays silent: the guest's own comes about then, and
+// a RST would be a claim that something answered.
+func (h *Handler) tellConnectError(k flowtable.Key, seq uint32, errno hostsock.Errno) {
+	switch errno {
+	case hostsock.ETIMEDOUT:
+	case hostsock.EHOSTUNREACH:
+		h.sendUnreachable(k, seq-1, header.ICMPCodeHost, header.ICMPv6CodeAddress)
+	case hostsock.ENETUNREACH:
+		h.sendUnreachable(k, seq-1, header.ICMPCodeNet, header.ICMPv6CodeNoRoute)
+	case hostsock.EACCES, hostsock.EPERM:
+		h.sendUnreachable(k, seq-1, header.ICMPCodeProhibited, header.ICMPv6CodeProhibited)
+	default:
+		var b [header.TCPLen]byte
+		header.PutTCP(b[:], &header.TCPFields{Seq: seq}, 0)
+		h.sendReset(&k, header.TCP(b[:]), 0)
+	}
+}
+
+// sendUnreachable sends an ICMP destination-unreachable message about the SYN
+// with sequence number seq (RFC 792, RFC 4443 section 3.1).
+func (h *Handler) sendUnreachable(k flowtable.Key, seq uint32, code4, code6 uint8) {
+	var quoted [header.IPv6Len + header.TCPLen]byte
+	ip := header.IP{Src: k.Local, Dst: k.Remote, Proto: header.ProtoTCP, TTL: hopLimit, DF: true}
+	n := header.PutIP(quoted[:], &ip, header.TCPLen)
+	t := header.TCPFields{SrcPort: k.LocalPort, DstPort: k.RemotePort, Seq: seq, Flags: header.TCPSyn}
+	n += header.PutTCP(quoted[n:], &t, 0)
+
+	from, typ, code, proto := h.cfg.Link.Gateway4, uint8(header.ICMPUnreachable), code4, uint8(header.ProtoICMP)
+	if !k.Local.Is4() {
+		from, typ, code, proto = h.cfg.Link.OurLinkLocal, header.ICMPv6Unreachable, code6, header.ProtoICMPv6
+	}
+	var frame [header.EthLen + header.IPv6Len + header.ICMPLen + len(quoted)]byte
+	err := header.IP{Src: from, Dst: k.Local, Proto: proto, TTL: hopLimit}
+	l3 := header.PutEth(frame[:], h.cfg.Link.GuestMAC, h.cfg.Link.OurMAC, err.EtherType())
+	l4 := l3 + header.PutIP(frame[l3:], &err, header.ICMPLen+n)
+	end := l4 + header.PutICMP(frame[l4:], typ, code, 0)
+	end += copy(frame[end:], quoted[:n])
+	header.SetChecksum(frame[l4:end], &err.Src, &err.Dst, proto)
+	h.cfg.Queue.Push(header.Vnet{}, frame[:end])
+}

@@ -1,0 +1,271 @@
+package tcp
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/link"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
+)
+
+const (
+	// runBytes is what one flow may send to the guest before the others have
+	// their turn.
+	runBytes = 512 << 10
+	// maxOpenFrames is how many frames one system call fills.
+	maxOpenFrames = 64
+	// discardBytes is the amount of acknowledged data that is worth a system
+	// call to drop.
+	discardBytes = 16 << 10
+	// firstExpect is how much a socket is expected to have, before it was asked.
+	firstExpect = 16 << 10
+	// maxIPPacket is the largest IP packet without BIG TCP.
+	maxIPPacket = 65535
+)
+
+// toGuest sends what the socket of f has and the guest's window takes, up to
+// the budget of a run.
+func (h *Handler) toGuest(i uint32, f *flow) {
+	left := runBytes
+	for f.state == established {
+		if f.has(hostEOF) && f.sndNxt == f.eofSeq {
+			h.sendFin(i, f)
+			return
+		}
+		if f.has(hostEOF) && f.sndNxt == f.eofSeq+1 {
+			return
+		}
+		if !f.has(hostReadable) && !before(f.sndNxt, f.sndMax) {
+			return
+		}
+		want := h.sendRoom(f)
+		if want == 0 {
+			f.set(windowFull)
+			if f.inFlight() == 0 {
+				h.armRTO(i, f) // to probe the window
+			}
+			return
+		}
+		if left <= 0 {
+			h.makeReady(i, f)
+			return
+		}
+		n, more := h.sendData(i, f, min(want, left))
+		left -= n
+		if !more {
+			return
+		}
+	}
+}
+
+// sendRoom is how many bytes the guest's window allows to be sent now: 0 where
+// it is better to wait for more room (RFC 1122 section 4.2.3.4).
+func (h *Handler) sendRoom(f *flow) int {
+	flight := f.inFlight()
+	if flight >= f.sndWnd {
+		return 0
+	}
+	room := f.sndWnd - flight
+	if flight > 0 && room < uint32(f.mss) && room < f.maxWnd/2 {
+		return 0
+	}
+	if f.has(hostEOF) {
+		room = min(room, f.eofSeq-f.sndNxt)
+	}
+	return int(room)
+}
+
+// framePayload is the most data of f that one frame carries: as many segments
+// as fit an IP packet where the guest takes such frames, else one.
+func (h *Handler) framePayload(f *flow) int {
+	tso := uint64(header.FeatureGuestTSO4)
+	if f.v6() {
+		tso = header.FeatureGuestTSO6
+	}
+	mss := int(f.mss)
+	if !h.cfg.Link.Has(tso) {
+		return mss
+	}
+	n := maxIPPacket - (headerBytes(f) - header.EthLen)
+	return max(n-n%mss, mss)
+}
+
+// sendData peeks up to want bytes at sndNxt straight into frames for the guest.
+// It returns how many bytes went, and whether it is worth to go on.
+func (h *Handler) sendData(i uint32, f *flow, want int) (n int, more bool) {
+	if f.expect == 0 {
+		f.expect = firstExpect
+	}
+	var rooms [maxOpenFrames]int32
+	opened, total := h.openFrames(f, rooms[:], min(want, int(f.expect)))
+	if total == 0 {
+		h.park(i, f)
+		return 0, false
+	}
+	n, errno := h.peek(f, total)
+	if n <= 0 {
+		h.cfg.Queue.Cancel()
+		return 0, h.peekEnded(i, f, errno)
+	}
+	f.peekSeq = f.sndNxt + uint32(n)
+	f.expect = uint32(max(2*n, 2048))
+	if n == total {
+		f.expect = uint32(min(4*n, runBytes))
+	}
+	drained := n < total
+	left := n
+	for j := 0; j < opened && left > 0; j++ {
+		m := min(left, int(rooms[j]))
+		left -= m
+		h.endFrame(f, m, drained && left == 0)
+	}
+	h.cfg.Queue.Cancel()
+	h.Counters.BytesToGuest += uint64(n)
+	h.sent(i, f)
+	if drained && !f.has(hostEnded) {
+		f.clear(hostReadable)
+		return n, false
+	}
+	return n, true
+}
+
+// openFrames begins frames for up to want bytes.
+func (h *Handler) openFrames(f *flow, rooms []int32, want int) (opened, total int) {
+	most := h.framePayload(f)
+	for opened < len(rooms) && total < want {
+		ask := min(want-total, most)
+		room := h.cfg.Queue.Begin(headerBytes(f), ask)
+		if room == 0 {
+			break
+		}
+		rooms[opened] = int32(room)
+		opened++
+		total += room
+		if room < ask {
+			break
+		}
+	}
+	return opened, total
+}
+
+// endFrame ends the oldest open frame with n bytes of data that begin at
+// sndNxt, and moves sndNxt on.
+func (h *Handler) endFrame(f *flow, n int, last bool) {
+	flags := uint8(header.TCPAck)
+	if last {
+		flags |= header.TCPPsh
+	}
+	v, hdr := h.putHeaders(f, f.sndNxt, flags, n)
+	if n > int(f.mss) {
+		v.GSOType, v.GSOSize, v.HdrLen = header.GSOTCPv4, f.mss, uint16(len(hdr))
+		if f.v6() {
+			v.GSOType = header.GSOTCPv6
+		}
+	}
+	if v.Flags&header.VnetNeedsCsum == 0 {
+		l4 := len(hdr) - header.TCPLen
+		h.peekVec = iov.AppendRange(h.peekVec[:0], h.cfg.Queue.FramePayload(), 0, n)
+		header.SetChecksumVecs(hdr[l4:], h.peekVec, &f.key.Remote, &f.key.Local, header.ProtoTCP)
+	}
+	h.cfg.Queue.End(n, v, hdr)
+	h.Counters.FramesToGuest++
+	f.sndNxt += uint32(n)
+}
+
+// sent keeps the books after frames were made up to sndNxt.
+func (h *Handler) sent(i uint32, f *flow) {
+	if before(f.sndMax, f.sndNxt) {
+		f.sndMax = f.sndNxt
+		if !f.has(timing) {
+			f.set(timing)
+			f.timeSeq, f.timeAtMs = f.sndNxt, h.now()
+		}
+	}
+	if !f.has(rtoArmed) {
+		h.armRTO(i, f)
+	}
+}
+
+// peek peeks at sndNxt into the open frames, room bytes in all.
+func (h *Handler) peek(f *flow, room int) (int, hostsock.Errno) {
+	vecs := h.cfg.Queue.Payload()
+	if h.peekOffset {
+		if f.peekSeq != f.sndNxt {
+			if errno := hostsock.SetPeekOffset(int(f.fd), int(f.sndNxt-f.headSeq)); errno != 0 {
+				return -1, errno
+			}
+			f.peekSeq = f.sndNxt
+		}
+		return h.calls.Peek(int(f.fd), vecs)
+	}
+	// Without SO_PEEK_OFF (kernels before 6.9) each peek starts at the head:
+	// what was sent already is copied once more, to nowhere.
+	skip := int(f.sndNxt - f.headSeq)
+	h.peekVec = h.peekVec[:0]
+	for left := skip; left > 0; {
+		if h.skip == nil {
+			h.skip = make([]byte, 1<<20)
+		}
+		m := min(left, len(h.skip))
+		h.peekVec = append(h.peekVec, iov.Of(h.skip[:m]))
+		left -= m
+	}
+	h.peekVec = append(h.peekVec, vecs...)
+	n, errno := h.calls.Peek(int(f.fd), h.peekVec)
+	if errno == 0 && n > 0 && n <= skip {
+		return 0, hostsock.EAGAIN // nothing behind what was sent
+	}
+	if errno == 0 && n > 0 {
+		n -= skip
+	}
+	return min(n, room), errno
+}
+
+// peekEnded handles a peek that returned nothing: drained, the end, or an
+// error. It reports whether to go on.
+func (h *Handler) peekEnded(i uint32, f *flow, errno hostsock.Errno) bool {
+	switch {
+	case errno == hostsock.EAGAIN && !before(f.sndNxt, f.sndMax):
+		if f.has(hostFailed) {
+			h.hostReset(i, f)
+			return false
+		}
+		f.clear(hostReadable)
+		return false
+	case errno == 0 && !f.has(hostFailed) && !before(f.sndNxt, f.sndMax):
+		f.set(hostEOF)
+		f.clear(hostReadable)
+		f.eofSeq = f.sndNxt
+		return true // to send FIN
+	}
+	h.hostReset(i, f)
+	return false
+}
+
+// sendFin tells the guest that the host's peer has ended, behind its last byte.
+func (h *Handler) sendFin(i uint32, f *flow) {
+	f.set(finSent)
+	h.sendFlags(f, f.eofSeq, header.TCPFin|header.TCPAck)
+	f.sndNxt = f.eofSeq + 1
+	h.sent(i, f)
+}
+
+// discard drops what the guest has acknowledged from the socket's queue, if it
+// is at least min bytes.
+func (h *Handler) discard(f *flow, min uint32) {
+	end := f.sndUna
+	if f.has(hostEOF) && before(f.eofSeq, end) {
+		end = f.eofSeq // FIN is not in the queue
+	}
+	n := end - f.headSeq
+	if n == 0 || n < min {
+		return
+	}
+	if got, errno := h.calls.Discard(int(f.fd), int(n)); errno == 0 {
+		f.headSeq += uint32(got)
+	}
+}
+
+// rearm makes the poller tell of the socket's writability anew.
+func (h *Handler) rearm(i uint32, f *flow) {
+	_ = h.cfg.Poller.Rearm(int(f.fd), link.Token(h.cfg.FlowHandler, f.gen, i), everything)
+}

@@ -1,0 +1,231 @@
+package netstack
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/link"
+	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
+)
+
+// The handler numbers of link.Token.
+const (
+	onTxKick uint8 = iota + 1
+	onRxKick
+	onTCP
+	onTCPListen
+	onUDP
+	onUDPListen
+	onPing
+)
+
+// Worker serves one queue pair. Its exported methods are safe from any
+// goroutine unless they say otherwise; those marked "parked" are called inside
+// Park.
+type Worker struct {
+	link  link.Link
+	poll  *poller.Poller
+	queue *framequeue.Queue
+	amap  *addrmap.Map
+	base  time.Time
+
+	services services
+	protos   protocols
+	tx       txSide
+	rx       rxSide
+	in       intake
+
+	// onBroken is told, on the worker's thread, that the ring of the guest
+	// broke; it must not block.
+	onBroken func(tx bool, err error)
+
+	parkMu   sync.Mutex
+	parkWant atomic.Bool
+	parked   chan struct{}
+	resume   chan struct{}
+	closing  atomic.Bool
+	done     chan struct{}
+
+	counters Counters
+}
+
+// NewWorker makes a worker and starts it. onBroken is called, on the worker's
+// thread, when the guest breaks a rule of one of its rings, which is not
+// touched again until it is started anew; onBroken must not block or call the
+// worker.
+func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
+	w := &Worker{
+		base: time.Now(), onBroken: onBroken,
+		parked: make(chan struct{}), resume: make(chan struct{}), done: make(chan struct{}),
+	}
+	var err error
+	if w.amap, err = addrmap.New(cfg.mapping()); err != nil {
+		return nil, fmt.Errorf("address mapping: %w", err)
+	}
+	w.link = cfg.link()
+	if err := w.services.init(cfg, &w.link); err != nil {
+		return nil, err
+	}
+	if w.poll, err = poller.New(); err != nil {
+		return nil, err
+	}
+	w.queue = framequeue.New()
+	w.in.init()
+	if err := w.protos.init(cfg, w); err != nil {
+		w.protos.close()
+		w.poll.Close()
+		return nil, err
+	}
+	go w.run()
+	return w, nil
+}
+
+// Close ends the worker: its sockets are closed, its flows reset. The rings must
+// have been detached, or their memory must stay mapped until Close returns.
+func (w *Worker) Close() {
+	w.closing.Store(true)
+	w.poll.Wake()
+	<-w.done
+}
+
+// Park runs f while the worker stands still between two turns and touches
+// neither rings nor guest memory. It is the one way in which anyone else
+// changes the worker's world. f must not call Park.
+func (w *Worker) Park(f func()) {
+	w.parkMu.Lock()
+	defer w.parkMu.Unlock()
+	w.parkWant.Store(true)
+	w.poll.Wake()
+	select {
+	case <-w.parked:
+		f()
+		w.resume <- struct{}{}
+	case <-w.done:
+		f()
+	}
+}
+
+// run is the worker's goroutine. It has a thread of its own: epoll, sockets and
+// guest memory stay in that core's caches, and no other goroutine's work delays
+// a frame.
+func (w *Worker) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// A frontend can shrink the file behind guest memory at any time. Touching
+	// it then is a fault that must not end the process.
+	debug.SetPanicOnFault(true)
+	for !w.closing.Load() {
+		w.turnGuarded()
+	}
+	w.queue.Abandon()
+	w.protos.close()
+	w.poll.Close()
+	close(w.done)
+}
+
+// turn is one turn of the worker's loop; the package text lists its steps.
+func (w *Worker) turn() {
+	n := w.poll.Wait(w.timeoutMs())
+	w.link.NowMs = time.Since(w.base).Milliseconds()
+	for i := range n {
+		token, ready, woken := w.poll.At(i)
+		if !woken {
+			w.event(token, ready)
+		}
+	}
+	if w.parkWant.Load() {
+		w.protos.endBatch()
+		w.queue.Flush()
+		w.parkWant.Store(false)
+		w.parked <- struct{}{}
+		<-w.resume
+		w.link.NowMs = time.Since(w.base).Milliseconds()
+	}
+	w.drainTx()
+	w.refillRx()
+	w.protos.endBatch()
+	w.advance()
+	w.rx.more = w.protos.run()
+	w.queue.Flush()
+	w.armRx()
+}
+
+// timeoutMs is how long the next wait may take.
+func (w *Worker) timeoutMs() int {
+	if w.tx.pending || w.rx.pending || w.rx.more {
+		return 0
+	}
+	next := w.protos.nextDeadlineMs()
+	if s := w.services.nextDeadlineMs(); s >= 0 && (next < 0 || s < next) {
+		next = s
+	}
+	t := -1
+	if next >= 0 {
+		t = int(max(next-w.link.NowMs, 0))
+	}
+	if (w.tx.polled || w.rx.polled) && (t < 0 || t > pollRingMs) {
+		t = pollRingMs
+	}
+	return t
+}
+
+// pollRingMs is how often a ring is looked at that has no kick descriptor.
+const pollRingMs = 1
+
+// event hands an event to whom it belongs.
+func (w *Worker) event(token uint64, ready poller.Readiness) {
+	switch h, _, _ := link.SplitToken(token); h {
+	case onTxKick:
+		w.tx.pending = true
+	case onRxKick:
+		w.rx.pending = true
+	default:
+		w.protos.event(h, token, ready)
+	}
+}
+
+// advance runs the timers that are due.
+func (w *Worker) advance() {
+	w.protos.advance(w.link.NowMs)
+	if d := w.services.nextDeadlineMs(); d >= 0 && d <= w.link.NowMs {
+		w.services.advance(w.queue, &w.link)
+	}
+	if w.link.WantGuest {
+		w.link.WantGuest = false
+		w.services.findGuest(w.queue, &w.link)
+	}
+}
+
+// learnGuest notes under which addresses the guest sends.
+func (w *Worker) learnGuest(p *header.Packet) {
+	if p.SrcMAC != w.link.GuestMAC && !p.SrcMAC.IsMulticast() && p.SrcMAC != w.link.OurMAC {
+		w.link.GuestMAC = p.SrcMAC
+		w.services.guestFound(&w.link)
+		w.protos.guestAppeared()
+	}
+}
+
+// learnAddr notes the guest's IP address.
+func (w *Worker) learnAddr(p *header.Packet) {
+	switch src := &p.Src; {
+	case !p.V6:
+		if *src != w.link.Guest4 && !src.IsMartian() && !src.IsMulticast() && !src.IsLinkLocal() {
+			w.link.Guest4 = *src
+		}
+	case src.IsLinkLocal():
+		w.link.GuestLinkLocal = *src
+	case *src != w.link.Guest6 && !src.IsMartian() && !src.IsMulticast():
+		first := w.link.Guest6 == header.Addr{}
+		w.link.Guest6 = *src
+		if first {
+			w.protos.guestAppeared()
+		}
+	}
+}
