@@ -57,7 +57,7 @@ func addSocketFlags(fs *pflag.FlagSet, o *Options) {
 	onP(fs, &o.OneOff, "one-off", "1", "exit when the frontend goes away")
 	onP(fs, &o.Client, "client", "", "connect to --socket, on which QEMU (server=on) or libvirt (mode='server') listens")
 	valueP(fs, "socket-mode", "", "`MODE` of the socket's permissions, octal (default 0600)", setMode(&o.SocketMode))
-	valueP(fs, "reconnect-ms", "", "`MS` between two attempts of --client (default 500)", setInt(&o.ReconnectMs, 1, 3600000, "milliseconds"))
+	valueP(fs, "reconnect-ms", "", "`MS` at most between two attempts of --client (default 1000)", setInt(&o.ReconnectMs, 1, 3600000, "milliseconds"))
 }
 
 func addForwardFlags(fs *pflag.FlagSet, fwd *forwardState) {

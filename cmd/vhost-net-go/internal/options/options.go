@@ -27,8 +27,8 @@ const (
 	// MaxDNSPerFamily and MaxSearch bound what is announced to the guest.
 	MaxDNSPerFamily = 3
 	MaxSearch       = 6
-	// DefaultReconnectMs is the wait between two attempts of --client.
-	DefaultReconnectMs = 500
+	// DefaultReconnectMs is the longest wait between two attempts of --client.
+	DefaultReconnectMs = 1000
 	// DefaultSocketMode lets only the own user connect.
 	DefaultSocketMode = os.FileMode(0o600)
 )
@@ -58,7 +58,7 @@ type Options struct {
 	FD int
 	// Client connects to SocketPath instead of listening on it.
 	Client bool
-	// ReconnectMs is the wait between connection attempts of a client.
+	// ReconnectMs is the longest wait between connection attempts of a client.
 	ReconnectMs int
 	// SocketMode holds the permission bits of a socket that is listened on.
 	SocketMode os.FileMode

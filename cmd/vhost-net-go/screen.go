@@ -1,0 +1,25 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/banner"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
+)
+
+// screen is the start-up screen for these options. Other programs run in other
+// folders, so the socket's path is shown in full.
+func screen(opts options.Options, p plan.Plan) banner.Screen {
+	s := banner.Screen{Version: version(), Role: banner.Listens, SocketPath: opts.SocketPath, FD: opts.FD, Plan: p}
+	switch {
+	case opts.FD >= 0:
+		s.Role = banner.Inherits
+	case opts.Client:
+		s.Role = banner.Connects
+	}
+	if abs, err := filepath.Abs(opts.SocketPath); err == nil && s.Role != banner.Inherits {
+		s.SocketPath = abs
+	}
+	return s
+}
