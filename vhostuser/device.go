@@ -19,12 +19,12 @@ type Device interface {
 	Park(f func())
 
 	// SetFeatures says which of the features the driver acknowledged. Parked.
-	// It precedes the first StartQueue; later it comes again only while all
-	// queues are stopped, or with the same features.
+	// It precedes the first StartQueue and may come again, with the same or
+	// other features, while all queues are stopped.
 	SetFeatures(acked uint64) error
-	// StartQueue hands over a ring, disabled until EnableQueue follows. The
-	// device looks at the ring at once: there may be chains that nobody will
-	// announce again. It owns q until StopQueue. kick becomes readable when
+	// StartQueue hands over a ring, disabled until EnableQueue, which follows
+	// at once. The device looks at the ring then: there may be chains that
+	// nobody will announce again. It owns q until StopQueue. kick becomes readable when
 	// the driver added chains; it is nonblocking, stays open until StopQueue
 	// and belongs to the Server; -1 means that the device must poll. call is
 	// never nil. Parked.
@@ -36,6 +36,10 @@ type Device interface {
 	// EnableQueue says whether frames may pass a started ring. A disabled
 	// receive ring is left alone, a disabled transmit ring is drained and its
 	// frames are dropped. Parked.
+	//
+	// A disabled ring must not be touched, not even to arm or suppress kicks,
+	// but for draining a transmit ring after a kick: UML's driver disables
+	// its rings and then frees their memory, without stopping them.
 	EnableQueue(i int, on bool)
 
 	// ConfigSpace returns the device's configuration space (struct
@@ -47,7 +51,9 @@ type Device interface {
 	// MAC address is now (after a migration).
 	SendRARP(mac [6]byte)
 	// Reset forgets the driver: it was reset (RESET_DEVICE), or the frontend
-	// is gone. All queues have been stopped before. Parked.
+	// is gone. All queues have been stopped before. The features stay in
+	// force until SetFeatures. QEMU resets more than once before a start.
+	// Parked.
 	//
 	// SET_STATUS 0 does not lead here, although it is the way in which a
 	// driver resets a virtio device: QEMU sends it each time it stops the

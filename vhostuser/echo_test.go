@@ -70,6 +70,7 @@ func (d *echoDevice) poke() { unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 
 func (d *echoDevice) work() {
 	defer close(d.stopped)
+	kicked := make([]bool, len(d.queues))
 	for !d.done.Load() {
 		d.mu.Lock()
 		fds := []unix.PollFd{{Fd: int32(d.wake), Events: unix.POLLIN}}
@@ -78,7 +79,7 @@ func (d *echoDevice) work() {
 				fds = append(fds, unix.PollFd{Fd: int32(q.kick), Events: unix.POLLIN})
 			}
 		}
-		more := d.pass()
+		more := d.pass(kicked)
 		d.mu.Unlock()
 		timeout := 20 // for rings without kick
 		if more {
@@ -89,8 +90,10 @@ func (d *echoDevice) work() {
 		d.mu.Lock()
 		unix.Read(d.wake, b[:])
 		for i := range d.queues {
+			kicked[i] = false
 			if q := &d.queues[i]; q.q != nil && q.kick >= 0 {
-				unix.Read(q.kick, b[:])
+				n, _ := unix.Read(q.kick, b[:])
+				kicked[i] = n > 0
 			}
 		}
 		d.mu.Unlock()
@@ -98,24 +101,29 @@ func (d *echoDevice) work() {
 }
 
 // pass moves a batch per queue pair and reports whether there is more.
-func (d *echoDevice) pass() (more bool) {
+func (d *echoDevice) pass(kicked []bool) (more bool) {
 	for i := 1; i < len(d.queues); i += 2 {
 		tx, rx := &d.queues[i], &d.queues[i-1]
-		if tx.q == nil {
+		if tx.q == nil || !tx.on && !kicked[i] {
 			continue
 		}
-		for range 64 {
-			if !d.one(i, tx, rx) {
-				break
+		if d.drop || !tx.on {
+			d.drain(i, tx)
+		} else {
+			for range 64 {
+				if !d.one(i, tx, rx) {
+					break
+				}
 			}
-		}
-		if tx.q.ArmKicks() && (rx.q == nil || rx.q.ArmKicks()) {
-			more = rx.q != nil && rx.on || !tx.on || d.drop
 		}
 		for _, q := range []*echoQueue{tx, rx} {
-			if q.q != nil && q.q.Publish() {
+			if q.q != nil && q.on && q.q.Publish() {
 				q.call.Call()
 			}
+		}
+		room := d.drop || rx.q != nil && rx.on && rx.q.ArmKicks()
+		if tx.on && tx.q.ArmKicks() && room {
+			more = true
 		}
 	}
 	return more
@@ -128,27 +136,45 @@ func (d *echoDevice) one(i int, tx, rx *echoQueue) bool {
 		return false
 	}
 	d.vecs[0] = vecs
-	if tx.on && !d.drop {
-		if rx.q == nil || !rx.on {
-			tx.q.Untake(1)
-			return false
-		}
-		out, rtoken, err := rx.q.Take(d.vecs[1][:0])
-		if err != nil {
-			d.check(i-1, err)
-			tx.q.Untake(1)
-			return false
-		}
-		d.vecs[1] = out
-		n := 0
-		for _, v := range vecs {
-			n += iov.CopyIn(out, n, v.Bytes())
-		}
-		rx.q.Return(rtoken, uint32(n))
+	if rx.q == nil || !rx.on {
+		tx.q.Untake(1)
+		return false
 	}
+	out, rtoken, err := rx.q.Take(d.vecs[1][:0])
+	if err != nil {
+		d.check(i-1, err)
+		tx.q.Untake(1)
+		return false
+	}
+	d.vecs[1] = out
+	n := 0
+	for _, v := range vecs {
+		n += iov.CopyIn(out, n, v.Bytes())
+	}
+	rx.q.Return(rtoken, uint32(n))
 	tx.q.Return(token, 0)
 	d.frames.Add(1)
 	return true
+}
+
+// drain takes all there is and returns it.
+func (d *echoDevice) drain(i int, tx *echoQueue) {
+	var tokens []uint32
+	for {
+		_, token, err := tx.q.Take(d.vecs[0][:0])
+		if err != nil {
+			d.check(i, err)
+			break
+		}
+		tokens = append(tokens, token)
+	}
+	for _, token := range tokens {
+		tx.q.Return(token, 0)
+		d.frames.Add(1)
+	}
+	if !tx.on && tx.q.Publish() {
+		tx.call.Call()
+	}
 }
 
 func (d *echoDevice) check(i int, err error) {
@@ -215,7 +241,11 @@ func (d *echoDevice) EnableQueue(i int, on bool) {
 
 func (d *echoDevice) Reset() { d.note("reset") }
 
-func (d *echoDevice) ConfigSpace() []byte { return d.config }
+func (d *echoDevice) ConfigSpace() []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
+}
 
 func (d *echoDevice) SetMTU(mtu uint16) error {
 	d.mu.Lock()
@@ -228,6 +258,13 @@ func (d *echoDevice) SendRARP(mac [6]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rarp = mac
+}
+
+// with runs f while nobody else uses the device's fields.
+func (d *echoDevice) with(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
 }
 
 // calls returns the calls so far and forgets them.

@@ -3,6 +3,7 @@ package vhostuser
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 )
@@ -38,7 +39,7 @@ func (s *session) setFeatures(m *wire.Message) ([]byte, error) {
 	if bad := acked &^ s.srv.features; bad != 0 {
 		return nil, fmt.Errorf("features %#x were not offered", bad)
 	}
-	if !s.negotiated || acked != s.features {
+	if !s.negotiated || acked != s.features || !s.running() {
 		if err := s.changeFeatures(acked); err != nil {
 			return nil, err
 		}
@@ -65,7 +66,7 @@ func (s *session) changeFeatures(acked uint64) error {
 		for i := range s.rings {
 			if r := &s.rings[i]; r.q != nil {
 				s.stop(r)
-				r.started = false
+				r.unstart()
 			}
 		}
 		err = s.srv.dev.SetFeatures(acked &^ wire.FeatureProtocol)
@@ -75,6 +76,11 @@ func (s *session) changeFeatures(acked uint64) error {
 	}
 	s.features, s.negotiated = acked, true
 	return nil
+}
+
+// running reports whether the device has a ring.
+func (s *session) running() bool {
+	return slices.ContainsFunc(s.rings, func(r ring) bool { return r.q != nil })
 }
 
 func (s *session) setOwner(*wire.Message) ([]byte, error) {

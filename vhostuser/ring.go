@@ -9,22 +9,25 @@ import (
 //
 // Its states, section "Ring states" of the specification: it is started from
 // SET_VRING_KICK to GET_VRING_BASE, and beside that enabled or not. The device
-// has the ring (q is not nil) while it is started and everything else that it
-// takes is there too: features, memory, size, addresses. The frontend may send
-// these in any order, so after each request settle starts what has become
-// complete. Waiting for the first kick, as the specification has it, would be
-// wrong: QEMU does not repeat it for a backend that comes back.
+// gets the ring (q is not nil) when it is both and everything else that it takes
+// is there too: features, memory, size, addresses. The frontend may send these
+// in any order, so after each request settle starts what has become complete.
+// Waiting for the first kick, as the specification has it, would be wrong: QEMU
+// does not repeat it for a backend that comes back. A ring that is disabled
+// later stays with the device, to be drained; one that was never enabled is not
+// drained, so that a driver that is faster than its frontend loses nothing.
 //
 // Requests that reach a running ring:
 //
 //	KICK, BASE, ADDR   the ring goes on at once with the new descriptor,
 //	                   index or place (QEMU sends ADDR alone when only the
 //	                   dirty log changes; then nothing happens)
-//	NUM                a new life begins, and takes a new KICK: UML never
-//	                   stops rings, its driver just sets them up again
-//	memory             the ring goes on in the new memory; a disabled ring
-//	                   does so when it is enabled, because it may be a
-//	                   remnant whose memory the driver has long freed
+//	NUM                if the ring is disabled or gets another size, a new
+//	                   life begins, and takes a new KICK: UML never stops
+//	                   rings, its driver just sets them up again
+//	memory             the ring goes on in the new memory, a disabled one
+//	                   only when it is enabled: it may be a remnant whose
+//	                   memory the driver has long freed
 type ring struct {
 	index int
 
@@ -37,8 +40,8 @@ type ring struct {
 	started bool // SET_VRING_KICK came
 	enabled bool
 	broken  bool // not to be started before the frontend sets it up anew
-	held    bool // not to be started before it is enabled
 	lost    bool // lies outside of the memory; said so already
+	remnant bool // ran, and was stopped by us, not by the frontend
 
 	kick int // -1: none
 	err  int // -1: none
@@ -56,6 +59,12 @@ func (r *ring) reset() {
 	*r = ring{index: r.index, kick: -1, err: r.err, call: r.call}
 }
 
+// unstart makes a stopped ring wait for the next SET_VRING_KICK.
+func (r *ring) unstart() {
+	r.started, r.broken, r.lost, r.remnant = false, false, false, false
+	closeFD(&r.kick)
+}
+
 func (r *ring) closeFDs() {
 	closeFD(&r.kick)
 	closeFD(&r.err)
@@ -65,7 +74,7 @@ func (r *ring) closeFDs() {
 // ready reports whether the device may have the ring, as far as the ring itself
 // is concerned.
 func (r *ring) ready() bool {
-	return r.q == nil && r.started && r.num != 0 && r.placed && !r.broken && !r.held && !r.lost
+	return r.q == nil && r.started && r.enabled && r.num != 0 && r.placed && !r.broken && !r.lost
 }
 
 // settle starts the rings that have become complete.
@@ -95,12 +104,12 @@ func (s *session) startReady() {
 			s.afterPark(func() { s.log.warn("ring cannot be started", "ring", r.index, "error", err) })
 			continue
 		}
-		r.q = q
+		r.q, r.remnant = q, false
 		s.srv.broken[r.index].Store(nil)
 		s.srv.dev.StartQueue(r.index, q, r.kick, &r.call)
-		s.srv.dev.EnableQueue(r.index, r.enabled)
-		base, on := r.base, r.enabled
-		s.afterPark(func() { s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base, "enabled", on) })
+		s.srv.dev.EnableQueue(r.index, true)
+		base := r.base
+		s.afterPark(func() { s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base) })
 	}
 }
 
@@ -116,7 +125,7 @@ func (s *session) stop(r *ring) {
 	if p := s.srv.broken[r.index].Swap(nil); p != nil {
 		err = *p
 	}
-	r.q = nil
+	r.q, r.remnant = nil, true
 	base := r.base
 	s.afterPark(func() { s.log.debug("ring stopped", "ring", r.index, "base", base) })
 	if err != nil {
@@ -124,19 +133,21 @@ func (s *session) stop(r *ring) {
 	}
 }
 
-// suspend stops the ring so that startReady starts it again, unless it is
-// disabled: then it waits until it is enabled. The device is parked.
+// suspend stops the ring so that startReady looks for it again. The device is
+// parked.
 func (s *session) suspend(r *ring) {
-	if r.q != nil {
-		s.stop(r)
-		r.held = !r.enabled
-	}
+	s.stop(r)
 	r.lost = false
 }
 
 // breakRing gives up a stopped ring and tells the frontend.
 func (s *session) breakRing(r *ring, err error) {
 	r.broken = true
+	if !r.enabled {
+		// Left behind by a driver that frees rings without stopping them.
+		s.afterPark(func() { s.log.debug("disabled ring is broken and was stopped", "ring", r.index, "error", err) })
+		return
+	}
 	signal(r.err)
 	s.afterPark(func() { s.log.warn("ring is broken and was stopped", "ring", r.index, "error", err) })
 }
@@ -157,8 +168,7 @@ func (s *session) halt(r *ring) {
 	if r.q != nil {
 		s.park(func() { s.stop(r) })
 	}
-	r.started, r.broken, r.held, r.lost = false, false, false, false
-	closeFD(&r.kick)
+	r.unstart()
 }
 
 func (s *session) haltAll() {
@@ -169,7 +179,6 @@ func (s *session) haltAll() {
 
 // enable sets whether frames pass the ring.
 func (s *session) enable(r *ring, on bool) {
-	r.held = r.held && !on
 	if r.enabled == on {
 		return
 	}

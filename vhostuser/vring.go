@@ -34,7 +34,10 @@ func (s *session) setVringNum(m *wire.Message) ([]byte, error) {
 	if num == 0 || num > virtqueue.MaxSize || num&(num-1) != 0 {
 		return nil, fmt.Errorf("ring %d: size %d is not a power of two up to %d", r.index, num, virtqueue.MaxSize)
 	}
-	if r.q != nil {
+	if num == r.num && r.q != nil && r.enabled {
+		return nil, nil
+	}
+	if r.q != nil || r.remnant {
 		s.halt(r)
 		r.placed = false
 	}
@@ -141,7 +144,7 @@ func (s *session) setVringKick(m *wire.Message) ([]byte, error) {
 	s.restart(r)
 	closeFD(&r.kick)
 	r.kick = fd
-	r.started, r.broken, r.held, r.lost = true, false, false, false
+	r.started, r.broken, r.lost, r.remnant = true, false, false, false
 	return nil, nil
 }
 
