@@ -1,0 +1,144 @@
+package hostsock
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Fragmentation says what the kernel does with a datagram that is larger than
+// the path takes (IP_MTU_DISCOVER, ip(7)).
+type Fragmentation int32
+
+const (
+	// Allow fragments on the host and on the way.
+	Allow Fragmentation = unix.IP_PMTUDISC_DONT
+	// Forbid refuses it with EMSGSIZE and sends the others with DF set.
+	Forbid Fragmentation = unix.IP_PMTUDISC_DO
+)
+
+// OpenDatagram opens a UDP socket that shares its port with others of ours
+// (SO_REUSEADDR) and reports errors in its error queue.
+func OpenDatagram(v6 bool) (int, Errno) {
+	return openDatagram(v6, unix.IPPROTO_UDP)
+}
+
+// OpenPing opens an unprivileged ICMP or ICMPv6 echo socket (icmp(7)). EACCES
+// says that the group of the process is not in net.ipv4.ping_group_range.
+func OpenPing(v6 bool) (int, Errno) {
+	if v6 {
+		return openDatagram(v6, unix.IPPROTO_ICMPV6)
+	}
+	return openDatagram(v6, unix.IPPROTO_ICMP)
+}
+
+func openDatagram(v6 bool, proto uintptr) (int, Errno) {
+	family := uintptr(unix.AF_INET)
+	if v6 {
+		family = unix.AF_INET6
+	}
+	r, _, errno := unix.RawSyscall(unix.SYS_SOCKET, family,
+		unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	if errno != 0 {
+		return -1, errno
+	}
+	fd := int(r)
+	if proto == unix.IPPROTO_UDP {
+		errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if errno == 0 {
+		errno = reportErrors(fd, v6)
+	}
+	if errno != 0 {
+		Close(fd)
+		return -1, errno
+	}
+	return fd, 0
+}
+
+// reportErrors turns the error queue on; a dual-stack socket has two switches.
+func reportErrors(fd int, v6 bool) Errno {
+	if v6 {
+		_ = setsockopt(fd, unix.SOL_IP, unix.IP_RECVERR, 1) // ping sockets have no IPv4 side
+		return setsockopt(fd, unix.SOL_IPV6, unix.IPV6_RECVERR, 1)
+	}
+	return setsockopt(fd, unix.SOL_IP, unix.IP_RECVERR, 1)
+}
+
+// ListenDatagram opens a UDP socket that receives what is sent to e, or, with
+// dual, to its port on all addresses of both families. device names the
+// interface to listen on; empty means all. RecvFrom reports the local address
+// that each datagram was sent to.
+func ListenDatagram(e Endpoint, v6, dual bool, device string) (int, error) {
+	fd, errno := OpenDatagram(v6)
+	if errno != 0 {
+		return -1, fmt.Errorf("open a UDP socket: %w", errno)
+	}
+	// Two programs that both share the port would steal from each other.
+	errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
+	if errno == 0 && v6 {
+		errno = setsockopt(fd, unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
+	} else if errno == 0 {
+		errno = setsockopt(fd, unix.SOL_IP, unix.IP_PKTINFO, 1)
+	}
+	if errno != 0 {
+		Close(fd)
+		return -1, fmt.Errorf("set up a UDP socket: %w", errno)
+	}
+	if err := bindListener(fd, e, v6, dual, device); err != nil {
+		Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func bindListener(fd int, e Endpoint, v6, dual bool, device string) error {
+	if v6 {
+		only := int32(1)
+		if dual {
+			only = 0
+		}
+		if errno := setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, only); errno != 0 {
+			return fmt.Errorf("set IPV6_V6ONLY: %w", errno)
+		}
+	}
+	if device != "" {
+		if err := unix.BindToDevice(fd, device); err != nil {
+			return fmt.Errorf("bind to interface %s: %w", device, err)
+		}
+	}
+	var c Calls
+	if errno := c.Bind(fd, e, v6); errno != 0 {
+		return fmt.Errorf("bind to %v: %w", e, errno)
+	}
+	return nil
+}
+
+// SetTTL sets the TTL or hop limit of what fd sends; 1 to 255.
+func SetTTL(fd int, v6 bool, ttl uint8) Errno {
+	if v6 {
+		return setsockopt(fd, unix.SOL_IPV6, unix.IPV6_UNICAST_HOPS, int32(ttl))
+	}
+	return setsockopt(fd, unix.SOL_IP, unix.IP_TTL, int32(ttl))
+}
+
+// SetMulticast prepares fd for sending to a group: with ttl, and not back to
+// this host.
+func SetMulticast(fd int, v6 bool, ttl uint8) Errno {
+	level, hops, loop := unix.SOL_IP, unix.IP_MULTICAST_TTL, unix.IP_MULTICAST_LOOP
+	if v6 {
+		level, hops, loop = unix.SOL_IPV6, unix.IPV6_MULTICAST_HOPS, unix.IPV6_MULTICAST_LOOP
+	}
+	if errno := setsockopt(fd, level, loop, 0); errno != 0 {
+		return errno
+	}
+	return setsockopt(fd, level, hops, int32(ttl))
+}
+
+// SetFragmentation says what becomes of datagrams larger than the path takes.
+func SetFragmentation(fd int, v6 bool, f Fragmentation) Errno {
+	if v6 {
+		return setsockopt(fd, unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, int32(f))
+	}
+	return setsockopt(fd, unix.SOL_IP, unix.IP_MTU_DISCOVER, int32(f))
+}
