@@ -29,6 +29,7 @@ func serve(ctx context.Context, j job) error {
 	if err := j.ready(); err != nil {
 		return err
 	}
+	go reportOnSignal(ctx, d.worker, d.log)
 	return server.Serve(ctx, j.source)
 }
 

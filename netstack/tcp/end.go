@@ -13,7 +13,7 @@ func (h *Handler) closeIfDone(i uint32, f *flow) {
 	if f.lastAcked != f.hostTaken {
 		h.sendFlags(f, f.sndNxt, header.TCPAck) // the last: of the guest's FIN
 	}
-	h.discard(f, 0) // what is left in the queue would turn close into a reset
+	h.discardAll(f) // what is left in the queue would turn close into a reset
 	h.release(i, f)
 }
 

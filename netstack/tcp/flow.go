@@ -36,6 +36,7 @@ const (
 	hasStash                      // some of the guest's bytes are in the stash
 	probing                       // keepalive probes are out
 	accepted                      // the host's peer began it
+	midQueue                      // the head of the kernel's queue may be the rest of a large buffer
 	hostFailed                    // sending failed: the end that is read is an abort
 )
 
@@ -50,6 +51,7 @@ type flow struct {
 
 	dupAcks   uint8
 	retries   uint8
+	peeks     uint8 // since something was dropped from the kernel's queue
 	sndShift  uint8 // scale of the windows that the guest sends
 	rcvShift  uint8 // scale of the windows that we send
 	gotWScale bool

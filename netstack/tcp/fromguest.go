@@ -200,7 +200,7 @@ func (h *Handler) acked(i uint32, f *flow, ack uint32) {
 	} else {
 		f.rtoAtMs = h.now() + f.rtoMs
 	}
-	h.discard(f, discardBytes)
+	h.discard(f)
 }
 
 // finFromGuest takes the guest's FIN, every byte before which is taken or in

@@ -16,6 +16,9 @@ const (
 	// discardBytes is the amount of acknowledged data that is worth a system
 	// call to drop.
 	discardBytes = 16 << 10
+	// discardPeeks bounds the small messages that are kept below it: each costs
+	// the kernel a buffer.
+	discardPeeks = 32
 	// firstExpect is how much a socket is expected to have, before it was asked.
 	firstExpect = 16 << 10
 	// maxIPPacket is the largest IP packet without BIG TCP.
@@ -107,6 +110,7 @@ func (h *Handler) sendData(i uint32, f *flow, want int) (n int, more bool) {
 		return 0, h.peekEnded(i, f, errno)
 	}
 	f.peekSeq = f.sndNxt + uint32(n)
+	f.peeks = min(f.peeks, 254) + 1
 	f.expect = uint32(max(2*n, 2048))
 	if n == total {
 		f.expect = uint32(min(4*n, runBytes))
@@ -249,16 +253,34 @@ func (h *Handler) sendFin(i uint32, f *flow) {
 	h.sent(i, f)
 }
 
-// discard drops what the guest has acknowledged from the socket's queue, if it
-// is at least min bytes.
-func (h *Handler) discard(f *flow, min uint32) {
+// discard drops what the guest has acknowledged from the socket's queue, if that
+// is worth a system call.
+//
+// The kernel charges a buffer of its queue as a whole until its last byte is
+// dropped, and merges what comes in to buffers of up to the receive window: a few
+// bytes left of one can hold the window shut. So when a part of the queue was
+// dropped, the rest of it goes as soon as all is acknowledged.
+func (h *Handler) discard(f *flow) {
+	if f.sndUna-f.headSeq >= discardBytes || f.peeks >= discardPeeks || f.has(midQueue) && f.sndUna == f.sndMax {
+		h.discardAll(f)
+	}
+}
+
+// discardAll drops everything that the guest has acknowledged.
+func (h *Handler) discardAll(f *flow) {
 	end := f.sndUna
 	if f.has(hostEOF) && before(f.eofSeq, end) {
 		end = f.eofSeq // FIN is not in the queue
 	}
 	n := end - f.headSeq
-	if n == 0 || n < min {
+	if n == 0 {
 		return
+	}
+	f.peeks = 0
+	if f.sndUna == f.sndMax {
+		f.clear(midQueue)
+	} else {
+		f.set(midQueue)
 	}
 	if got, errno := h.calls.Discard(int(f.fd), int(n)); errno == 0 {
 		f.headSeq += uint32(got)
