@@ -33,6 +33,9 @@ func (f file) dir() string  { return path.Dir(f.path) }
 func (f file) isGo() bool   { return f.syntax != nil }
 func (f file) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
 
+// isScript reports whether the file is a script for testscript.
+func (f file) isScript() bool { return strings.HasSuffix(f.path, ".txtar") }
+
 // lines counts as wc -l does.
 func (f file) lines() int { return bytes.Count(f.text, []byte{'\n'}) }
 
@@ -65,7 +68,7 @@ func newFile(name string, text []byte) (file, error) {
 }
 
 // tree reads every text file of the repository except what is built, cached or
-// kept as test data.
+// kept as test data; scripts for testscript count as tests.
 func tree(t *testing.T) []file {
 	t.Helper()
 	root := repoRoot(t)
@@ -82,6 +85,9 @@ func tree(t *testing.T) []file {
 			if skippedFolder(rel) {
 				return filepath.SkipDir
 			}
+			return nil
+		}
+		if strings.Contains("/"+filepath.ToSlash(rel), "/testdata/") && filepath.Ext(rel) != ".txtar" {
 			return nil
 		}
 		text, ok, err := readText(name, d)
@@ -108,7 +114,7 @@ func skippedFolder(rel string) bool {
 	case strings.HasPrefix(base, "."), strings.HasPrefix(base, "_"):
 		return true
 	default:
-		return base == "bin" || base == "cache" || base == "testdata"
+		return base == "bin" || base == "cache"
 	}
 }
 

@@ -89,8 +89,8 @@ func checkTestRatio(files []file) []string {
 	var code, tests int
 	for _, f := range files {
 		switch {
-		case !f.isGo() || slices.ContainsFunc(testSupport(), f.under):
-		case f.isTest():
+		case !f.isGo() && !f.isScript() || slices.ContainsFunc(testSupport(), f.under):
+		case f.isTest() || f.isScript():
 			tests += f.lines()
 		default:
 			code += f.lines()

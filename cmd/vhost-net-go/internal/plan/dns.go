@@ -104,8 +104,8 @@ func local(a netip.Addr) netip.Addr {
 	return a
 }
 
-// firstOf picks a resolver: the one asked for, the host's first of the family,
-// and then whatever there is of the other.
+// firstOf picks a resolver: the one asked for, for this family or the other; the
+// host's first of the family, or of the other; the host itself.
 func firstOf(v4 bool, asked, other netip.Addr, resolvers []netip.Addr) netip.Addr {
 	if asked.IsValid() {
 		return asked
@@ -121,5 +121,5 @@ func firstOf(v4 bool, asked, other netip.Addr, resolvers []netip.Addr) netip.Add
 	if len(resolvers) > 0 {
 		return local(resolvers[0])
 	}
-	return netip.Addr{}
+	return local(netip.IPv4Unspecified())
 }
