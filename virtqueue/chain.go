@@ -11,15 +11,15 @@ const maxChainBytes = 1 << 32
 // checks is what every kind of ring needs to judge a chain.
 type checks struct {
 	mem      *guestmem.Map
-	region   *guestmem.Region // where the last buffer was: the next one is there too, most likely
-	size     uint32           // the limit for descriptors in a chain
-	wanted   uint16           // the WRITE bit as each buffer of this queue has it
-	indirect bool             // indirect descriptors were negotiated
-	scratch  []byte           // copy of an indirect table that lies across regions
+	window   window // the region of the last buffer: the next one is there too, most likely
+	size     uint32 // the limit for descriptors in a chain
+	wanted   uint16 // the WRITE bit as each buffer of this queue has it
+	indirect bool   // indirect descriptors were negotiated
+	scratch  []byte // copy of an indirect table that lies across regions
 }
 
 func newChecks(c *Config) checks {
-	k := checks{mem: c.Mem, region: &guestmem.Region{}, size: uint32(c.Size), indirect: c.Indirect}
+	k := checks{mem: c.Mem, size: uint32(c.Size), indirect: c.Indirect}
 	if c.Writable {
 		k.wanted = descWrite
 	}
@@ -32,7 +32,7 @@ type chain struct {
 	bytes    uint64
 	count    uint32 // descriptors, indirect ones not counted
 	nested   bool   // the walk is inside an indirect table
-	writable bool   // a writable buffer was seen (kept up to date in wrong chains only)
+	writable bool   // a writable buffer was seen; up to date in wrong chains only
 	wrong    bool   // a buffer has the wrong direction for this queue
 }
 
@@ -43,31 +43,39 @@ type fault struct {
 	value uint64
 }
 
-// mapSlow appends the buffer when it is not in the region of the last one, or
-// runs over the end of it.
-func (k *checks) mapSlow(vecs []iov.Vec, addr, n uint64) ([]iov.Vec, bool) {
-	vecs, err := k.mem.AppendVecs(vecs, addr, n)
-	if err != nil {
-		return vecs, false
+// mapBuffer adds the n bytes at addr to c, wherever they are.
+func (k *checks) mapBuffer(c *chain, addr, n uint64) Cause {
+	switch {
+	case n == 0:
+		return CauseZeroLength
+	case c.bytes+n > maxChainBytes:
+		// Checked on the way because one huge buffer can be many vectors.
+		return CauseChainTooBig
 	}
-	k.region = k.mem.Find(addr)
-	return vecs, true
+	vecs, err := k.mem.AppendVecs(c.vecs, addr, n)
+	if err != nil {
+		return CauseUnmapped
+	}
+	k.window = newWindow(k.mem.Find(addr))
+	c.vecs = vecs
+	c.bytes += n
+	c.count++
+	return 0
 }
 
-// direction notes that a buffer has the wrong direction, or that one follows
-// which has the wrong one. It reports whether the order is legal: readable
-// buffers first (virtio 1.2, 2.7.4.2).
-func (k *checks) direction(c *chain, flags uint16, count uint32) bool {
-	write := flags&descWrite != 0
+// direction looks at the direction of the next buffer. It reports whether the
+// order is legal: readable buffers first (virtio 1.2, 2.7.4.2).
+func (k *checks) direction(c *chain, flags uint16) bool {
+	write := flags & descWrite
 	if !c.wrong {
 		// Up to here all buffers were as wanted.
-		c.wrong = true
-		c.writable = k.wanted == descWrite && count > 0
+		c.writable = k.wanted == descWrite && c.count > 0
 	}
-	if !write && c.writable {
+	c.wrong = c.wrong || write != k.wanted
+	if write == 0 && c.writable {
 		return false
 	}
-	c.writable = c.writable || write
+	c.writable = c.writable || write != 0
 	return true
 }
 
@@ -85,16 +93,11 @@ func (k *checks) table(c *chain, addr, n uint64, flags uint16) ([]byte, fault) {
 	case n == 0 || n%descBytes != 0 || n > uint64(k.size)*descBytes:
 		return nil, fault{cause: CauseIndirectLength, value: n}
 	}
-	r := k.region
-	off := addr - r.GuestAddr
-	if off >= r.Size {
-		if r = k.mem.Find(addr); r == nil {
-			return nil, fault{cause: CauseIndirectUnmapped, value: addr}
-		}
-		off = addr - r.GuestAddr
+	if off := addr - k.window.start; off < k.window.size && n <= k.window.size-off {
+		return k.window.vec(off, n).Bytes(), fault{}
 	}
-	if n <= r.Size-off {
-		return r.Mem[off : off+n], fault{}
+	if t, err := k.mem.Slice(addr, n); err == nil {
+		return t, fault{}
 	}
 	if k.scratch == nil {
 		k.scratch = make([]byte, k.size*descBytes)

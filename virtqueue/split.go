@@ -86,7 +86,7 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			return dst, 0, r.broken(CauseHeadInFlight, head, fault{value: uint64(head)})
 		}
 		c := chain{vecs: dst}
-		if f := r.walk(&c, r.desc, uint32(head)); f.cause != 0 {
+		if f := r.walk(&c, r.desc, uint(head)); f.cause != 0 {
 			return dst, 0, r.broken(f.cause, head, f)
 		}
 		r.next++

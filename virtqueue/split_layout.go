@@ -19,6 +19,11 @@ const (
 	usedAlign   = 4
 	eventBytes  = 2
 
+	// Where len, flags and next are in the second half of a descriptor.
+	lenMask    = 1<<32 - 1
+	flagsShift = 32
+	nextShift  = 48
+
 	// Descriptor flags, 2.7.5.
 	descNext     = 1
 	descWrite    = 2

@@ -1,69 +1,90 @@
 package virtqueue
 
-import (
-	"encoding/binary"
-
-	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
-)
-
 // walk follows a chain through table, from descriptor i on, and gathers its
-// buffers in c. On a fault c is undefined.
+// buffers in c. i is below the number of descriptors in table. On a fault c is
+// undefined.
 //
-// This is the one place that reads descriptors, and it reads each half of each
-// once: the driver may rewrite them meanwhile, so what was checked must be what
-// is used.
-func (r *splitRing) walk(c *chain, table []byte, i uint32) fault {
-	vecs, bytes, count := c.vecs, c.bytes, c.count
-	entries := uint32(len(table) / descBytes)
+// The driver may rewrite descriptors at any time, so what was checked must be
+// what is used: each half of a descriptor is read with one load into a copy, and
+// if one is read again, nothing is left of what was read first.
+func (r *splitRing) walk(c *chain, table []byte, i uint) fault {
+	tab := newDescTable(table)
 	for {
-		if count == r.size {
-			return fault{CauseChainTooLong, uint16(i), uint64(count)}
+		var end bool
+		if i, end = r.run(c, tab, i); end {
+			break
 		}
-		d := table[i*descBytes : i*descBytes+descBytes]
-		addr := binary.LittleEndian.Uint64(d)
-		rest := binary.LittleEndian.Uint64(d[8:])
-		n, flags := rest&0xffffffff, uint16(rest>>32)
-
-		if flags&(descWrite|descIndirect) != r.wanted || c.wrong {
-			if flags&descIndirect != 0 {
-				c.vecs, c.bytes, c.count = vecs, bytes, count
-				return r.walkIndirect(c, uint16(i), addr, n, flags)
-			}
-			if !r.direction(c, flags, count) {
-				return fault{CauseOrder, uint16(i), addr}
-			}
+		if c.count == r.size {
+			return fault{CauseChainTooLong, uint16(i), uint64(r.size)}
 		}
-		if n == 0 {
-			return fault{CauseZeroLength, uint16(i), addr}
+		addr, rest := tab.load(i)
+		n, flags := rest&lenMask, uint16(rest>>flagsShift)
+		if flags&descIndirect != 0 {
+			return r.walkIndirect(c, uint16(i), addr, n, flags)
 		}
-		if off := addr - r.region.GuestAddr; off < r.region.Size && n <= r.region.Size-off {
-			vecs = append(vecs, iov.Of(r.region.Mem[off:off+n]))
-		} else {
-			// One such buffer may become many vectors: bound them now.
-			if bytes+n > maxChainBytes {
-				return fault{CauseChainTooBig, uint16(i), bytes + n}
-			}
-			var ok bool
-			if vecs, ok = r.mapSlow(vecs, addr, n); !ok {
-				return fault{CauseUnmapped, uint16(i), addr}
-			}
+		if !r.direction(c, flags) {
+			return fault{CauseOrder, uint16(i), addr}
 		}
-		count++
-		bytes += n // at most 2^15 times 2^32: no overflow
+		if cause := r.mapBuffer(c, addr, n); cause != 0 {
+			return fault{cause, uint16(i), addr}
+		}
 		if flags&descNext == 0 {
 			break
 		}
-		next := uint32(rest >> 48)
-		if next >= entries {
+		next := uint(rest >> nextShift)
+		if next >= tab.entries {
 			return fault{CauseNextRange, uint16(i), uint64(next)}
 		}
 		i = next
 	}
-	if bytes > maxChainBytes {
-		return fault{CauseChainTooBig, uint16(i), bytes}
+	if c.bytes > maxChainBytes {
+		return fault{CauseChainTooBig, uint16(i), c.bytes}
 	}
-	c.vecs, c.bytes, c.count = vecs, bytes, count
 	return fault{}
+}
+
+// run gathers buffers as long as there is nothing special about them: direction
+// as wanted, as a whole in the region of the one before, room in c.vecs. That is
+// nearly all of them. It is a function of its own because without calls in the
+// loop everything stays in registers. It returns true at the end of the chain,
+// otherwise the descriptor that is for walk to look at.
+func (r *splitRing) run(c *chain, tab descTable, i uint) (at uint, end bool) {
+	used := len(c.vecs)
+	room := c.vecs[used:cap(c.vecs)]
+	if left := int(r.size - c.count); len(room) > left {
+		room = room[:left]
+	}
+	if c.wrong {
+		return i, false
+	}
+	win, wanted, entries := r.window, uint64(r.wanted)<<flagsShift, tab.entries
+	k, bytes := 0, uint64(0)
+	for k < len(room) {
+		addr, rest := tab.load(i)
+		off, n := addr-win.start, rest&lenMask
+		// For n = 0 the left side of the last comparison is as large as can be.
+		if rest&((descWrite|descIndirect)<<flagsShift) != wanted || off >= win.size || n-1 >= win.size-off {
+			break
+		}
+		if end = rest&(descNext<<flagsShift) == 0; end {
+			room[k] = win.vec(off, n)
+			bytes += n
+			k++
+			break
+		}
+		next := uint(rest >> nextShift)
+		if next >= entries {
+			break
+		}
+		room[k] = win.vec(off, n)
+		bytes += n
+		k++
+		i = next
+	}
+	c.vecs = c.vecs[:used+k]
+	c.bytes += bytes // at most 2^15 times 2^32: no overflow
+	c.count += uint32(k)
+	return i, end
 }
 
 // walkIndirect goes on in the indirect table that descriptor i of the ring

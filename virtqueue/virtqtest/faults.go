@@ -115,11 +115,6 @@ func (h *hostile) linked(n uint16) []Desc {
 	return ds
 }
 
-// wrong returns the good descriptor in the other direction.
-func (h *hostile) wrong() Desc {
-	return h.goodBut(func(d *Desc) { d.Flags ^= FlagWrite })
-}
-
 // Faults returns every way known to break a split ring, each of which breaks
 // one rule only.
 func Faults() []Fault {

@@ -1,0 +1,118 @@
+package virtqueue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/virtqtest"
+)
+
+const benchBatch = 64
+
+// BenchmarkChain is the device's work for one chain: Take and Return, and its
+// share of a Publish for 64. The driver's work is one store per 64 chains: the
+// slots of the available ring are filled once and the heads come round again.
+func BenchmarkChain(b *testing.B) {
+	for _, bufs := range []int{1, 2, 19} {
+		for _, indirect := range []bool{false, true} {
+			if (bufs == 1) == indirect {
+				continue
+			}
+			for _, writable := range []bool{false, true} {
+				name := fmt.Sprintf("buffers=%d/indirect=%v/write=%v", bufs, indirect, writable)
+				b.Run(name, func(b *testing.B) { benchChain(b, bufs, indirect, writable) })
+			}
+		}
+	}
+}
+
+func benchChain(b *testing.B, bufs int, indirect, writable bool) {
+	drv, q := pair(b, virtqtest.Config{Size: 256, EventIdx: true, Indirect: indirect}, writable)
+	bs := make([]virtqtest.Buffer, bufs)
+	for i := range bs {
+		bs[i] = virtqtest.Buffer{Addr: highAddr + uint64(i)*1024, Len: 1024}
+	}
+	ring := drv.Ring()
+	for i := range uint16(benchBatch) {
+		head := add(b, drv, writable, bs...)
+		for k := i; k < 256; k += benchBatch {
+			ring.SetAvailSlot(k, head)
+		}
+	}
+	ring.SetAvail(0, 0)
+	ring.SetUsedEvent(0x8000)
+	vecs := make([]iov.Vec, 0, 32)
+	var tokens [benchBatch]uint32
+	idx := uint16(0)
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += benchBatch {
+		idx += benchBatch
+		ring.SetAvail(0, idx)
+		for i := range tokens {
+			var err error
+			if vecs, tokens[i], err = q.Take(vecs[:0]); err != nil || len(vecs) != bufs {
+				b.Fatal(len(vecs), err)
+			}
+		}
+		for _, token := range tokens {
+			q.Return(token, 0)
+		}
+		q.Publish()
+	}
+}
+
+// BenchmarkNotify is what a worker does once per batch.
+func BenchmarkNotify(b *testing.B) {
+	for _, eventIdx := range []bool{false, true} {
+		b.Run(fmt.Sprintf("eventIdx=%v", eventIdx), func(b *testing.B) {
+			_, q := pair(b, virtqtest.Config{Size: 256, EventIdx: eventIdx}, false)
+			b.ReportAllocs()
+			for b.Loop() {
+				q.SuppressKicks()
+				if q.ArmKicks() {
+					b.Fatal("chains out of nothing")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBothSides is a load generator and its device in turn: what one chain
+// costs them together.
+func BenchmarkBothSides(b *testing.B) {
+	for _, bufs := range []int{1, 19} {
+		b.Run(fmt.Sprintf("buffers=%d", bufs), func(b *testing.B) {
+			drv, q := pair(b, virtqtest.Config{Size: 256, EventIdx: true, Indirect: true}, true)
+			bs := make([]virtqtest.Buffer, bufs)
+			for i := range bs {
+				bs[i] = virtqtest.Buffer{Addr: highAddr + uint64(i)*1024, Len: 1024}
+			}
+			drv.DisableCalls()
+			vecs := make([]iov.Vec, 0, 32)
+			b.ReportAllocs()
+			for n := 0; n < b.N; n += benchBatch {
+				for range benchBatch {
+					if _, err := drv.Add(nil, bs); err != nil {
+						b.Fatal(err)
+					}
+				}
+				drv.Kick()
+				for range benchBatch {
+					v, token, err := q.Take(vecs[:0])
+					if err != nil {
+						b.Fatal(err)
+					}
+					vecs = v
+					q.Return(token, 1024)
+				}
+				q.Publish()
+				for range benchBatch {
+					if _, ok, err := drv.Reap(); !ok || err != nil {
+						b.Fatal(ok, err)
+					}
+				}
+			}
+		})
+	}
+}
