@@ -5,7 +5,6 @@ package poller
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,8 +95,11 @@ func (p *Poller) Remove(fd int) {
 // call, where a blocking one also tells the Go scheduler.
 func (p *Poller) Wait(timeoutMs int) int {
 	if timeoutMs == 0 || !p.blocked {
-		if n := p.pollNow(); n > 0 || timeoutMs == 0 {
+		n := p.pollNow()
+		if n > 0 {
 			p.blocked = false
+		}
+		if n > 0 || timeoutMs == 0 {
 			return n
 		}
 	}
@@ -123,6 +125,3 @@ func (p *Poller) Wake() {
 	one := [8]byte{0: 1}
 	_, _ = unix.Write(p.wakeFd, one[:])
 }
-
-// NowMs is the monotonic clock in milliseconds since base.
-func NowMs(base time.Time) int64 { return time.Since(base).Milliseconds() }
