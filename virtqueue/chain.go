@@ -5,7 +5,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
 
-// maxChainBytes bounds the sum of a chain's buffers (virtio 1.2, 2.7.5).
+// maxChainBytes bounds the sum of a chain's buffers (virtio 1.2, 2.7.5.2).
 const maxChainBytes = 1 << 32
 
 // checks is what every kind of ring needs to judge a chain.

@@ -23,22 +23,9 @@
 //     last time, with one store, and says whether the driver wants a call.
 //  6. The driver sees the index, takes the buffer back and uses it again.
 //
-// A worker's turn on a transmit queue is thus:
-//
-//	q.SuppressKicks()
-//	for n := 0; n < budget; n++ {
-//		vecs, token, err := q.Take(vecs[:0])
-//		if errors.Is(err, virtqueue.ErrEmpty) {
-//			break // publish; then sleep, if ArmKicks returns false
-//		} else if err != nil {
-//			return err // the guest broke the ring: stop this queue
-//		}
-//		send(vecs)
-//		q.Return(token, 0)
-//	}
-//	if q.Publish() {
-//		call()
-//	}
+// The example of [Queue] is a worker's turn on a transmit queue. A receive queue
+// is used the same way, with the direction reversed: the device takes buffers,
+// fills them, and returns each with the number of bytes that it wrote.
 //
 // # Trust
 //
@@ -53,8 +40,8 @@
 //
 // # Memory order
 //
-// The indices are read and written so that what comes before one is visible to
-// the other side that sees it, on amd64 and arm64. The comments in internal/order and
-// words_unsafe.go have the details. Rings are little-endian, and so must the
-// machine be.
+// The indices are read and written so that what one side wrote before it moved
+// an index is visible to the other side that sees it, on amd64 and on arm64.
+// internal/order and words_unsafe.go say how. Rings are little-endian, and so
+// must the machine be.
 package virtqueue

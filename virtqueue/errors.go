@@ -18,9 +18,9 @@ type Cause uint8
 // The causes. Clauses are those of the virtio 1.2 specification.
 const (
 	_ Cause = iota
-	// CauseAvailJump: the available index moved on by more chains than the
-	// ring can hold, or backwards (2.7.13.3: only what the device has
-	// returned is free to be used again). Value is the index.
+	// CauseAvailJump: the available index moved back (2.7.6.1), or on by more
+	// chains than the ring can hold: what the device has not returned is not
+	// free to be made available again. Value is the index.
 	CauseAvailJump
 	// CauseHeadRange: a slot of the available ring names a descriptor beyond
 	// the table (2.7.6). Value is the slot.
@@ -32,10 +32,10 @@ const (
 	// the field.
 	CauseNextRange
 	// CauseChainTooLong: a chain has more descriptors than the queue size
-	// (2.7.5.3.1, 2.7.4.1); a chain with a loop ends here. Value is the limit.
+	// (2.7.5.3.1); a chain with a loop ends here. Value is the limit.
 	CauseChainTooLong
 	// CauseChainTooBig: the buffers of one chain are longer than 2^32 bytes
-	// together (2.7.5). Value is the sum in bytes.
+	// together (2.7.5.2). Value is the sum in bytes.
 	CauseChainTooBig
 	// CauseZeroLength: a buffer of no bytes. Value is its address.
 	CauseZeroLength

@@ -17,7 +17,7 @@ func serve(t *testing.T, q *virtqueue.Queue, n int) (call bool) {
 	return q.Publish()
 }
 
-// virtio 1.2, 2.7.7.1 without EVENT_IDX: the flags of the available ring decide.
+// virtio 1.2, 2.7.7.2 without EVENT_IDX: the flags of the available ring decide.
 func TestCallByFlag(t *testing.T) {
 	for _, odd := range []bool{false, true} {
 		drv, q := pair(t, virtqtest.Config{Size: 8, OddAvail: odd}, true)
@@ -36,7 +36,7 @@ func TestCallByFlag(t *testing.T) {
 	}
 }
 
-// virtio 1.2, 2.7.7.1 with EVENT_IDX: a call when the used index passes the
+// virtio 1.2, 2.7.7.2 with EVENT_IDX: a call when the used index passes the
 // event index, and the flag means nothing.
 func TestCallByEventIdx(t *testing.T) {
 	for _, tc := range []struct {

@@ -33,7 +33,7 @@ func (r *splitRing) publish() (call bool) {
 }
 
 // needEvent reports whether an index that moved from old to now has passed
-// event, all modulo 2^16 (virtio 1.2, 2.7.7.1).
+// event, all modulo 2^16 (virtio 1.2, 2.7.7.2).
 func needEvent(event, now, old uint16) bool {
 	return now-event-1 < now-old
 }

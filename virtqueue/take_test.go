@@ -94,7 +94,7 @@ func TestIndirectTableAcrossRegions(t *testing.T) {
 	}
 }
 
-// virtio 1.2, 2.7.4.1: a chain may be as long as the queue, not longer.
+// virtio 1.2, 2.7.5.3.1: a chain may be as long as the queue, not longer.
 func TestLongestChain(t *testing.T) {
 	for _, direct := range []int{0, 3, 8} {
 		drv, q := pair(t, virtqtest.Config{Size: 8, Indirect: true}, false)

@@ -118,5 +118,5 @@ func (d *Driver) Kick() bool {
 }
 
 // needEvent reports whether an index that moved from old to now has passed
-// event (virtio 1.2, 2.7.7.1).
+// event (virtio 1.2, 2.7.10.1).
 func needEvent(event, now, old uint16) bool { return now-event-1 < now-old }

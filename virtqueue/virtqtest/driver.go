@@ -63,7 +63,8 @@ type Driver struct {
 	kickedIdx  uint16 // available index at the last decision on a kick
 	lastUsed   uint16 // used elements reaped
 	usedIdx    uint16 // used index when last looked at
-	availFlags uint16
+	noCalls    bool   // the device was asked not to call
+	availFlags uint16 // as in memory; always 0 with EVENT_IDX (virtio 1.2, 2.7.7.1)
 }
 
 // NewDriver lays a ring out in mem.

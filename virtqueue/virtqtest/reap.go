@@ -33,7 +33,7 @@ func (d *Driver) Reap() (u Used, ok bool, err error) {
 	d.lastUsed++
 	u = Used{Head: uint16(head), Len: n}
 	d.release(u.Head)
-	if d.cfg.EventIdx && d.availFlags == 0 {
+	if d.cfg.EventIdx && !d.noCalls {
 		d.ring.SetUsedEvent(d.lastUsed)
 		d.fence.Full()
 	}
@@ -55,15 +55,16 @@ func (d *Driver) release(head uint16) {
 
 // DisableCalls asks the device not to call: a hint.
 func (d *Driver) DisableCalls() {
-	if d.availFlags != 0 {
+	if d.noCalls {
 		return
 	}
-	d.availFlags = 1
+	d.noCalls = true
 	if d.cfg.EventIdx {
 		// Behind the used index: not passed again before 65536 chains.
 		d.ring.SetUsedEvent(d.lastUsed - 1)
 		return
 	}
+	d.availFlags = 1
 	d.ring.SetAvail(d.availFlags, d.published)
 }
 
@@ -82,7 +83,7 @@ func (d *Driver) EnableCallsDelayed() (more bool) {
 }
 
 func (d *Driver) enable(after uint16) bool {
-	d.availFlags = 0
+	d.noCalls, d.availFlags = false, 0
 	if d.cfg.EventIdx {
 		d.ring.SetUsedEvent(d.lastUsed + after)
 	} else {
