@@ -53,6 +53,9 @@ type IPv6 struct {
 	Guest   netip.Addr
 	Prefix  netip.Prefix
 	Gateway netip.Addr
+	// NoDefault keeps the guest from using us as its default router: the host
+	// has no IPv6 route to anywhere.
+	NoDefault bool
 }
 
 // Rx is the ring on which the guest receives, with its descriptors.

@@ -207,7 +207,7 @@ func (c Config) ndp(l *link.Link) ndp.Config {
 	n := ndp.Config{
 		MAC: c.GatewayMAC, LinkLocal: l.OurLinkLocal.Netip(),
 		Guest: c.IPv6.Guest, Prefix: c.IPv6.Prefix,
-		DNS: c.DNS, Search: c.Search, NoRA: c.NoRA,
+		DNS: c.DNS, Search: c.Search, NoRA: c.NoRA, NotDefault: c.IPv6.NoDefault,
 	}
 	if c.AnnounceMTU && c.MTU >= 1280 {
 		n.MTU = uint32(c.MTU)

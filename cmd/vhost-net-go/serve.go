@@ -43,7 +43,7 @@ func networkConfig(p plan.Plan) netstack.Config {
 		},
 		IPv6: netstack.IPv6{
 			Enabled: p.IPv6.Enabled, Guest: p.IPv6.Guest,
-			Prefix: p.IPv6.Prefix, Gateway: p.IPv6.Gateway,
+			Prefix: p.IPv6.Prefix, Gateway: p.IPv6.Gateway, NoDefault: !p.IPv6.HostRoute,
 		},
 		DNS: p.DNS, Search: p.Search, Hostname: p.Hostname,
 		MapHostLoopback: addrmap.Pair{V4: p.MapHostLoopback4, V6: p.MapHostLoopback6},

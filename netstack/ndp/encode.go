@@ -75,6 +75,9 @@ func marshalRA(c *Config) ([]byte, error) {
 		RouterLifetime:       routerLifetime,
 		Options:              []ndp.Option{lladdr(ndp.Source, c.MAC)},
 	}
+	if c.NotDefault {
+		ra.RouterLifetime = 0
+	}
 	if c.MTU != 0 {
 		ra.Options = append(ra.Options, ndp.NewMTU(c.MTU))
 	}

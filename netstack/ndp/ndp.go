@@ -65,6 +65,9 @@ type Config struct {
 	Managed   bool         // M flag: addresses by DHCPv6
 	Other     bool         // O flag: other settings by DHCPv6
 
+	// NotDefault says that we lead nowhere: the router lifetime becomes 0, and
+	// a guest with another way does not try this one (RFC 4861 section 4.2).
+	NotDefault bool
 	// NoRA answers no router solicitations. AppendRA still works.
 	NoRA bool
 }

@@ -458,3 +458,20 @@ func FuzzNDP(f *testing.F) {
 		}
 	})
 }
+
+// TestRouterThatLeadsNowhere is RFC 4861 section 4.2: a lifetime of 0 says that
+// the router is not a default router.
+func TestRouterThatLeadsNowhere(t *testing.T) {
+	for _, notDefault := range []bool{false, true} {
+		c := Config{MAC: header.MAC{2, 0, 0, 0, 0, 1}, NotDefault: notDefault}
+		r, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ra := r.AppendRA(nil)
+		at := header.EthLen + header.IPv6Len + 6
+		if lifetime := int(ra[at])<<8 | int(ra[at+1]); (lifetime == 0) != notDefault {
+			t.Errorf("NotDefault %v: router lifetime %d s", notDefault, lifetime)
+		}
+	}
+}
