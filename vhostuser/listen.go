@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -203,7 +204,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// Next waits for a frontend.
+// Next waits for a frontend. After Close there are no more.
 func (l *Listener) Next(ctx context.Context) (*net.UnixConn, error) {
 	select {
 	case uc := <-l.next:
@@ -211,7 +212,7 @@ func (l *Listener) Next(ctx context.Context) (*net.UnixConn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-l.done:
-		return nil, net.ErrClosed
+		return nil, io.EOF
 	}
 }
 

@@ -54,7 +54,7 @@ func ackCases() []reqCase {
 		{name: "num index", req: wire.SetVringNum, payload: state(2, 64), fail: true, then: "ring 2"},
 		{name: "base", req: wire.SetVringBase, payload: state(0, 65535)},
 		{name: "base huge", req: wire.SetVringBase, payload: state(0, 65536), fail: true},
-		{name: "base index", req: wire.SetVringBase, payload: state(1 << 31, 0), fail: true},
+		{name: "base index", req: wire.SetVringBase, payload: state(1<<31, 0), fail: true},
 		{name: "addr index", req: wire.SetVringAddr, payload: &wire.VringAddr{Index: 2}, fail: true},
 		{name: "addr short", req: wire.SetVringAddr, payload: u64(0), fail: true},
 		{name: "enable", req: wire.SetVringEnable, payload: state(0, 1)},

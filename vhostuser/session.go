@@ -53,7 +53,11 @@ func (s *session) run(ctx context.Context) (handled int, err error) {
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	go s.read(in, stop, done)
+	// At a shutdown, a reply that the frontend does not take must not hold
+	// us up either.
+	hangUp := context.AfterFunc(ctx, func() { s.conn.Close() })
 	defer func() {
+		hangUp()
 		close(stop)
 		s.conn.Close() // ends a read that is under way
 		<-done
