@@ -37,7 +37,8 @@ func (k *Key) words() (m0, m1, m2, m3, m4 uint64) {
 // Keys is the owner of the flows, who knows their keys.
 type Keys interface {
 	// HasKey reports whether k is the key under which index was inserted. The
-	// key of a flow must not change while it is in the table.
+	// key of a flow must not change while it is in the table. k is valid during
+	// the call only.
 	HasKey(index uint32, k *Key) bool
 }
 
@@ -59,6 +60,7 @@ const (
 type Table struct {
 	keys   Keys
 	secret sipKey
+	wanted Key
 	used   int
 	slots  []slot // power of two; linear probing
 	// While the table is being resized, old is the array it had before and
@@ -137,8 +139,11 @@ func (t *Table) find(slots []slot, h uint32, k *Key) int {
 		if s.ref == 0 {
 			return -1
 		}
-		if s.hash == h && t.keys.HasKey(s.ref-1, k) {
-			return i
+		if s.hash == h {
+			t.wanted = *k // of the table, so that k need not be on the heap
+			if t.keys.HasKey(s.ref-1, &t.wanted) {
+				return i
+			}
 		}
 	}
 }

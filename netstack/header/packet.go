@@ -27,6 +27,9 @@ type Packet struct {
 	FragOff  uint16 // bytes, multiple of 8
 	FragMore bool   // more fragments follow
 	DF       bool   // IPv4 don't fragment; always false for IPv6
+	// Reassembled says that the packet was put together from fragments. Parse
+	// never sets it.
+	Reassembled bool
 
 	L3      int // IP header, or what follows the Ethernet header
 	L4      int // transport header; of a fragment: its part of the datagram

@@ -6,6 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// EINVAL is what the kernel says to a destination that cannot be, such as a
+// link-local one without a link.
+const EINVAL = unix.EINVAL
+
 // Fragmentation says what the kernel does with a datagram that is larger than
 // the path takes (IP_MTU_DISCOVER, ip(7)).
 type Fragmentation int32
@@ -17,8 +21,8 @@ const (
 	Forbid Fragmentation = unix.IP_PMTUDISC_DO
 )
 
-// OpenDatagram opens a UDP socket that shares its port with others of ours
-// (SO_REUSEADDR) and reports errors in its error queue.
+// OpenDatagram opens a UDP socket of one family that shares its port with others
+// of ours (SO_REUSEADDR) and reports errors in its error queue.
 func OpenDatagram(v6 bool) (int, Errno) {
 	return openDatagram(v6, unix.IPPROTO_UDP)
 }
@@ -45,6 +49,9 @@ func openDatagram(v6 bool, proto uintptr) (int, Errno) {
 	fd := int(r)
 	if proto == unix.IPPROTO_UDP {
 		errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if errno == 0 && v6 && proto == unix.IPPROTO_UDP {
+		errno = setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1)
 	}
 	if errno == 0 {
 		errno = reportErrors(fd, v6)
@@ -93,13 +100,9 @@ func ListenDatagram(e Endpoint, v6, dual bool, device string) (int, error) {
 }
 
 func bindListener(fd int, e Endpoint, v6, dual bool, device string) error {
-	if v6 {
-		only := int32(1)
-		if dual {
-			only = 0
-		}
-		if errno := setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, only); errno != 0 {
-			return fmt.Errorf("set IPV6_V6ONLY: %w", errno)
+	if dual {
+		if errno := setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0); errno != 0 {
+			return fmt.Errorf("clear IPV6_V6ONLY: %w", errno)
 		}
 	}
 	if device != "" {
@@ -141,4 +144,14 @@ func SetFragmentation(fd int, v6 bool, f Fragmentation) Errno {
 		return setsockopt(fd, unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, int32(f))
 	}
 	return setsockopt(fd, unix.SOL_IP, unix.IP_MTU_DISCOVER, int32(f))
+}
+
+// DescriptorLimit returns how many descriptors this process may have open
+// (RLIMIT_NOFILE), at most 1<<20.
+func DescriptorLimit() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 1024
+	}
+	return int(min(l.Cur, 1<<20))
 }

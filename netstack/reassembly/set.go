@@ -89,5 +89,7 @@ func (s *set) finish() bool {
 
 	s.vecs[0] = iov.Of(vnet)
 	s.frame = link.Frame{Head: frame[:min(len(frame), header.MaxHeaders)], Vecs: s.vecs[:], Bytes: len(frame)}
-	return header.Parse(&s.frame.Packet, s.frame.Head, len(frame)) == header.OK
+	why := header.Parse(&s.frame.Packet, s.frame.Head, len(frame))
+	s.frame.Packet.Reassembled = true
+	return why == header.OK
 }

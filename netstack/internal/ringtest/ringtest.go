@@ -49,6 +49,9 @@ func (g *Guest) Add(n, size int) {
 	}
 }
 
+// TakeAway empties the ring of all buffers that were not taken.
+func (g *Guest) TakeAway() { g.buffers = g.buffers[:g.next] }
+
 // Take implements framequeue.Ring. A buffer has two vectors.
 func (g *Guest) Take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 	if g.next == len(g.buffers) {
