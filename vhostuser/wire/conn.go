@@ -70,14 +70,14 @@ func (c *Conn) receiveHeader(m *Message) (Header, error) {
 			}
 		}
 		switch {
+		case errors.Is(err, io.EOF) && n == 0:
+			return h, io.EOF
+		case errors.Is(err, io.EOF):
+			return h, fmt.Errorf("receive header: %w after %d bytes", io.ErrUnexpectedEOF, n)
 		case err != nil:
 			return h, fmt.Errorf("receive header: %w", err)
 		case flags&unix.MSG_CTRUNC != 0:
 			return h, fmt.Errorf("receive header: more than %d file descriptors beside one message", MaxFDs)
-		case k == 0 && n == 0:
-			return h, io.EOF
-		case k == 0:
-			return h, fmt.Errorf("receive header: %w after %d bytes", io.ErrUnexpectedEOF, n)
 		}
 		if n == 0 {
 			if err := c.uc.SetReadDeadline(deadline(c.Stall)); err != nil {
