@@ -5,6 +5,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/tcp"
+	"github.com/vhost-net-go/vhost-net-go/netstack/udp"
 )
 
 // Counters count since the worker was made.
@@ -27,6 +28,8 @@ type Snapshot struct {
 	Queue    framequeue.Counters
 	TCP      tcp.Counters
 	TCPFlows int
+	UDP      udp.Counters
+	UDPFlows int
 }
 
 // Snapshot returns the counters. It parks the worker for a moment.
@@ -36,6 +39,9 @@ func (w *Worker) Snapshot() Snapshot {
 		s.Counters, s.Queue = w.counters, w.queue.Counters
 		if t := w.protos.tcp; t != nil {
 			s.TCP, s.TCPFlows = t.Counters, t.NumFlows()
+		}
+		if u := w.protos.udp; u != nil {
+			s.UDP, s.UDPFlows = u.Stats(), u.NumFlows()
 		}
 	})
 	return s

@@ -24,7 +24,8 @@ func reportOnSignal(ctx context.Context, w *netstack.Worker, log hclog.Logger) {
 		case <-sig:
 			s := w.Snapshot()
 			log.Info("counters", "worker", fmt.Sprintf("%+v", s.Counters),
-				"queue", fmt.Sprintf("%+v", s.Queue), "tcp", fmt.Sprintf("%+v", s.TCP), "tcpFlows", s.TCPFlows)
+				"queue", fmt.Sprintf("%+v", s.Queue), "tcp", fmt.Sprintf("%+v", s.TCP), "tcpFlows", s.TCPFlows,
+				"udp", fmt.Sprintf("%+v", s.UDP), "udpFlows", s.UDPFlows)
 		}
 	}
 }
