@@ -69,8 +69,8 @@ type Counters struct {
 	Flushes  uint64 // that made a frame visible
 	Calls    uint64 // to the driver
 	Starved  uint64 // times that the ring had too few buffers
-	TooSmall uint64 // frames dropped because a buffer could not hold them
-	Dropped  uint64 // pushed frames dropped: no ring, or too many waiting
+	TooSmall uint64 // buffers that could hold no frame, given back empty
+	Dropped  uint64 // pushed frames dropped: no ring, too many waiting, too large
 }
 
 // buffer is one buffer of the driver, taken and not yet returned.
@@ -84,6 +84,7 @@ type openFrame struct {
 	buffers  int // how many it holds
 	vecs     int // how many vectors these are
 	capacity int // bytes of all of them
+	room     int // bytes of payload that it can take
 	payload  int // where its payload begins in Queue.payload
 }
 
@@ -113,6 +114,11 @@ type Queue struct {
 
 // maxHeaderBytes bounds the headers given to End.
 const maxHeaderBytes = 256
+
+// minBufferBytes is the smallest buffer that a driver may give where frames
+// cannot span buffers (virtio 1.2, 5.1.6.3.1). Smaller ones are taken as long as
+// they hold something.
+const minBufferBytes = header.VnetLen + header.EthLen + 1500
 
 // initialVecs is enough for a frame of 512 KiB in the smallest buffers that
 // Linux posts (1536 bytes), twice over.
@@ -151,7 +157,7 @@ func (q *Queue) Detach() {
 func (q *Queue) Abandon() {
 	q.reset()
 	q.ring, q.caller, q.err = nil, nil, nil
-	q.starved, q.staged = false, false
+	q.starved, q.staged, q.seen = false, false, 0
 	q.Counters.Dropped += uint64(q.waiting.reset())
 }
 
@@ -178,23 +184,46 @@ func (q *Queue) Starved() bool { return q.starved }
 // and up to maxPayload bytes behind them. It returns how many bytes of payload
 // the frame can take: fewer than asked where the driver's buffers end, 0 when
 // there are none, when flags wait in front, or when there is no ring. It must
-// be ended or cancelled before Push or Flush.
+// be ended or cancelled before Push or Flush. A caller that gets 0 while it has
+// frames open ends those before it asks again.
 func (q *Queue) Begin(hdrBytes, maxPayload int) (room int) {
 	if !q.Attached() || q.waiting.any() {
 		q.starved = true
 		return 0
 	}
 	overhead := header.VnetLen + hdrBytes
-	f := q.take(overhead + maxPayload)
-	room = min(f.capacity-overhead, maxPayload)
-	if room <= 0 {
-		q.giveUp(f)
+	f, ok := q.fit(overhead+maxPayload, overhead+1)
+	if !ok {
 		return 0
 	}
+	f.room = min(f.capacity-overhead, maxPayload)
 	f.payload = len(q.payload)
 	q.open = append(q.open, f)
-	q.payload = iov.AppendRange(q.payload, q.vecs[len(q.vecs)-f.vecs:], overhead, room)
-	return room
+	q.payload = iov.AppendRange(q.payload, q.vecs[len(q.vecs)-f.vecs:], overhead, f.room)
+	return f.room
+}
+
+// fit takes buffers for a frame of need bytes, at least least of which must be
+// there. Buffers that are too few go back to the ring until there are more. A
+// single buffer that is too small is given to the driver empty, since the next
+// frame would only meet it again, and the one behind it is tried; but not while
+// frames are open, which could not be cancelled any more.
+func (q *Queue) fit(need, least int) (f openFrame, ok bool) {
+	for {
+		f = q.take(need)
+		if f.capacity >= least {
+			return f, true
+		}
+		if q.format.Mergeable || f.buffers == 0 || f.capacity >= minBufferBytes || len(q.open) > 0 {
+			q.drop(f, f.buffers)
+			q.starve()
+			return f, false
+		}
+		q.Counters.TooSmall++
+		q.ring.Return(q.buffers[len(q.buffers)-1].token, 0)
+		q.staged = true
+		q.drop(f, 0)
+	}
 }
 
 // take takes buffers for need bytes, or what there is.
@@ -219,21 +248,6 @@ func (q *Queue) take(need int) (f openFrame) {
 		}
 	}
 	return f
-}
-
-// giveUp undoes a take whose buffers cannot hold the frame. Mergeable buffers
-// go back to the ring until there are more; a single buffer that is too small
-// is used up empty, since the next frame would meet it again.
-func (q *Queue) giveUp(f openFrame) {
-	if f.buffers > 0 && !q.format.Mergeable {
-		q.Counters.TooSmall++
-		q.ring.Return(q.buffers[len(q.buffers)-1].token, 0)
-		q.staged = true
-		q.drop(f, 0)
-	} else {
-		q.drop(f, f.buffers)
-	}
-	q.starve()
 }
 
 // drop forgets the newest take; untake of its buffers go back to the ring.
@@ -281,7 +295,7 @@ func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
 	iov.CopyIn(q.vecs[:f.vecs], 0, q.head[:n])
 	q.staged = true
 
-	if used < f.buffers {
+	if used < f.buffers || payloadBytes < f.room {
 		q.ring.Untake(len(q.buffers) - used)
 		q.reset()
 		return
@@ -308,27 +322,38 @@ func (q *Queue) reset() {
 }
 
 // Push queues a whole frame: v in front of the bytes of frame, which are
-// copied. It reports false when the frame was dropped: there is no ring, or
-// too many frames wait already.
+// copied. It reports false when the frame was dropped: there is no ring, too
+// many frames wait already, or a buffer of the driver is too small for it and
+// frames may not span buffers.
 func (q *Queue) Push(v header.Vnet, frame []byte) bool {
-	if q.Attached() && !q.waiting.any() && q.place(v, frame) {
-		return true
+	if !q.Attached() {
+		q.Counters.Dropped++
+		return false
 	}
-	if q.ring == nil || !q.enabled || !q.waiting.push(v, frame) {
+	if !q.waiting.any() {
+		placed, wait := q.place(v, frame)
+		if !wait {
+			return placed
+		}
+	}
+	if !q.waiting.push(v, frame) {
 		q.Counters.Dropped++
 		return false
 	}
 	return true
 }
 
-// place puts a whole frame on the ring, or reports that it has to wait.
-func (q *Queue) place(v header.Vnet, frame []byte) bool {
+// place puts a whole frame on the ring. If it does not, wait says whether the
+// frame can be placed later; otherwise it was counted as dropped.
+func (q *Queue) place(v header.Vnet, frame []byte) (placed, wait bool) {
 	need := header.VnetLen + len(frame)
-	f := q.take(need)
-	if f.capacity < need {
-		single := f.buffers > 0 && !q.format.Mergeable
-		q.giveUp(f)
-		return single // it was counted as dropped; waiting would not help
+	f, ok := q.fit(need, need)
+	if !ok {
+		if f.buffers > 0 && !q.format.Mergeable {
+			q.Counters.Dropped++
+			return false, false
+		}
+		return false, true
 	}
 	vecs := q.vecs[len(q.vecs)-f.vecs:]
 	v.NumBuffers = uint16(f.buffers)
@@ -345,7 +370,7 @@ func (q *Queue) place(v header.Vnet, frame []byte) bool {
 	q.staged = true
 	q.Counters.Frames++
 	q.Counters.Bytes += uint64(len(frame))
-	return true
+	return true, false
 }
 
 // Flush makes every frame made so far visible to the driver, with one index
@@ -373,16 +398,17 @@ func (q *Queue) Arm() (more bool) {
 }
 
 // Refill is called when the driver may have added buffers: waiting frames are
-// placed first. It reports whether frames can begin again.
+// placed first. It reports whether frames can begin again. Without a ring that
+// takes frames it does nothing: the queue stays starved until there is one.
 func (q *Queue) Refill() bool {
-	q.starved = false
 	if !q.Attached() || q.err != nil {
 		return false
 	}
+	q.starved = false
 	q.ring.SuppressKicks()
 	for q.waiting.any() {
 		v, frame := q.waiting.front()
-		if !q.place(v, frame) {
+		if _, wait := q.place(v, frame); wait {
 			return false
 		}
 		q.waiting.pop()
