@@ -28,7 +28,8 @@ func OpenDatagram(v6 bool) (int, Errno) {
 }
 
 // OpenPing opens an unprivileged ICMP or ICMPv6 echo socket (icmp(7)). EACCES
-// says that the group of the process is not in net.ipv4.ping_group_range.
+// says that the group of the process is not in net.ipv4.ping_group_range. No
+// other socket can have the identifier that it is bound to.
 func OpenPing(v6 bool) (int, Errno) {
 	if v6 {
 		return openDatagram(v6, unix.IPPROTO_ICMPV6)
@@ -47,9 +48,13 @@ func openDatagram(v6 bool, proto uintptr) (int, Errno) {
 		return -1, errno
 	}
 	fd := int(r)
+	// Ping sockets share identifiers unless told not to, and then one of them
+	// gets the replies of all.
+	share := int32(0)
 	if proto == unix.IPPROTO_UDP {
-		errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		share = 1
 	}
+	errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, share)
 	if errno == 0 && v6 && proto == unix.IPPROTO_UDP {
 		errno = setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1)
 	}
