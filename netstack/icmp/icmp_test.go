@@ -7,12 +7,11 @@ import (
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/internal/nstest"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/netstack/reassembly"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
-
-const everybody = "0 2147483647"
 
 // message is an ICMP message that arrived at the guest.
 type message struct {
@@ -65,7 +64,7 @@ var families = []family{
 }
 
 func TestPing(t *testing.T) {
-	pingHost(t, everybody)
+	nstest.Enter(t, nstest.Everybody)
 	for _, fam := range families {
 		x := newWorld(t)
 		for seq, n := range []int{0, 56, 1472, 1473, 8000, 65499} {
@@ -88,7 +87,7 @@ func TestPing(t *testing.T) {
 // TestSameIdentifier has two pings with one identifier, to different addresses
 // of the host's loopback.
 func TestSameIdentifier(t *testing.T) {
-	pingHost(t, everybody)
+	nstest.Enter(t, nstest.Everybody)
 	x, y := newWorld(t), newWorld(t)
 	for range 3 {
 		for _, w := range []*world{x, y} {
@@ -102,7 +101,7 @@ func TestSameIdentifier(t *testing.T) {
 
 // TestDeadAddress pings an address that does not exist: no reply may be made up.
 func TestDeadAddress(t *testing.T) {
-	pingHost(t, everybody)
+	nstest.Enter(t, nstest.Everybody)
 	x := newWorld(t)
 	for _, dst := range []header.Addr{addr("192.0.2.1"), addr("2001:db8::1")} {
 		src := guest4
@@ -127,7 +126,7 @@ func TestDeadAddress(t *testing.T) {
 }
 
 func TestForbidden(t *testing.T) {
-	pingHost(t, "1 0")
+	nstest.Enter(t, nstest.Nobody)
 	told := 0
 	x := newWorld(t, func(c *Config) { c.Forbidden = func(hostsock.Errno) { told++ } })
 	for range 5 {
@@ -183,7 +182,7 @@ func TestNotCarried(t *testing.T) {
 }
 
 func TestBoundedAndForgotten(t *testing.T) {
-	pingHost(t, everybody)
+	nstest.Enter(t, nstest.Everybody)
 	x := newWorld(t, func(c *Config) { c.MaxFlows = 4 })
 	for id := range uint16(20) {
 		x.ping(guest4, loop4, 64, 100+id, 0, pattern(8))
@@ -210,7 +209,7 @@ func TestBoundedAndForgotten(t *testing.T) {
 }
 
 func TestFullRing(t *testing.T) {
-	pingHost(t, everybody)
+	nstest.Enter(t, nstest.Everybody)
 	x := newWorld(t)
 	x.guest.TakeAway()
 	for seq := range uint16(5) {

@@ -2,13 +2,8 @@ package icmp
 
 import (
 	"net/netip"
-	"os"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jsimonetti/rtnetlink/v2"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
@@ -26,31 +21,6 @@ var (
 	guest4, gate4, loop4 = addr("10.0.2.15"), addr("10.0.2.2"), addr("10.0.2.3")
 	guest6, gate6, loop6 = addr("fd00::15"), addr("fe80::1"), addr("fd00::3")
 )
-
-// pingHost moves the test to a network namespace of its own, in which ping
-// sockets are allowed and the loopback is up.
-func pingHost(t *testing.T, groups string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIP: needs root for a network namespace")
-	}
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
-	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIP: no network namespace: %v", err)
-	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(groups), 0); err != nil {
-		t.Skipf("SKIP: cannot set ping_group_range: %v", err)
-	}
-	c, err := rtnetlink.Dial(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	up := rtnetlink.LinkMessage{Index: 1, Flags: syscall.IFF_UP, Change: syscall.IFF_UP}
-	if err := c.Link.Set(&up); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // world is a Handler between a guest and real sockets.
 type world struct {
