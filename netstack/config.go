@@ -36,6 +36,10 @@ type Config struct {
 	Forwards []forward.Rule
 
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+
+	// PingForbidden, if not nil, is called once when the host refuses a ping
+	// socket, on a worker's thread; it must not block.
+	PingForbidden func(err error)
 }
 
 // IPv4 is the guest's IPv4 network. Gateway may lie outside the prefix.
@@ -43,6 +47,9 @@ type IPv4 struct {
 	Enabled        bool
 	Guest, Gateway netip.Addr
 	PrefixLen      int
+	// OwnGateway says that no router has the gateway's address, so that we
+	// answer pings for it.
+	OwnGateway bool
 }
 
 // IPv6 is the guest's IPv6 network. Guest may be invalid: the guest then forms

@@ -4,6 +4,8 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/icmp"
+	"github.com/vhost-net-go/vhost-net-go/netstack/reassembly"
 	"github.com/vhost-net-go/vhost-net-go/netstack/tcp"
 	"github.com/vhost-net-go/vhost-net-go/netstack/udp"
 )
@@ -30,6 +32,10 @@ type Snapshot struct {
 	TCPFlows int
 	UDP      udp.Counters
 	UDPFlows int
+	Ping     icmp.Counters
+	Pings    int
+
+	Reassembly reassembly.Counters
 }
 
 // Snapshot returns the counters. It parks the worker for a moment.
@@ -43,6 +49,10 @@ func (w *Worker) Snapshot() Snapshot {
 		if u := w.protos.udp; u != nil {
 			s.UDP, s.UDPFlows = u.Stats(), u.NumFlows()
 		}
+		if p := w.protos.icmp; p != nil {
+			s.Ping, s.Pings = p.Stats(), p.NumFlows()
+		}
+		s.Reassembly = w.protos.fragments.Counters
 	})
 	return s
 }

@@ -2,6 +2,8 @@ package netstack
 
 import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/icmp"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
 	"github.com/vhost-net-go/vhost-net-go/netstack/reassembly"
@@ -22,9 +24,10 @@ type handler interface {
 
 // protocols are the handlers of a worker; those that are switched off are nil.
 type protocols struct {
-	tcp *tcp.Handler
-	udp *udp.Handler
-	all []handler // those that there are
+	tcp  *tcp.Handler
+	udp  *udp.Handler
+	icmp *icmp.Handler
+	all  []handler // those that there are
 
 	fragments *reassembly.Reassembler
 }
@@ -48,6 +51,18 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		})
 		p.all = append(p.all, p.udp)
 	}
+	if !cfg.NoICMP {
+		p.icmp = icmp.New(icmp.Config{
+			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap, FlowHandler: onPing,
+			Outbound4: out4, Outbound6: out6, OwnGateway: cfg.IPv4.OwnGateway,
+			Forbidden: func(errno hostsock.Errno) {
+				if cfg.PingForbidden != nil {
+					cfg.PingForbidden(errno)
+				}
+			},
+		})
+		p.all = append(p.all, p.icmp)
+	}
 	for _, r := range cfg.Forwards {
 		if err := p.listen(r); err != nil {
 			return err
@@ -67,6 +82,8 @@ func (p *protocols) event(h uint8, token uint64, ready poller.Readiness) {
 		p.udp.Event(token, ready)
 	case onUDPListen:
 		p.udp.ListenEvent(token, ready)
+	case onPing:
+		p.icmp.Event(token, ready)
 	}
 }
 
@@ -144,4 +161,10 @@ func (p *protocols) udpFromGuest(w *Worker, fr *link.Frame) {
 	p.udp.FromGuest(fr)
 }
 
-func (p *protocols) icmpFromGuest(w *Worker, fr *link.Frame) { w.counters.NotServed++ }
+func (p *protocols) icmpFromGuest(w *Worker, fr *link.Frame) {
+	if p.icmp == nil {
+		w.counters.NotServed++
+		return
+	}
+	p.icmp.FromGuest(fr)
+}

@@ -22,7 +22,11 @@ func serve(ctx context.Context, j job) error {
 		return fmt.Errorf("set up the vhost-user server: %w", err)
 	}
 	d.broken = server.RingBroken
-	if d.worker, err = netstack.NewWorker(networkConfig(j.plan), d.ringBroken); err != nil {
+	cfg := networkConfig(j.plan)
+	cfg.PingForbidden = func(err error) {
+		d.log.Warn("the host forbids ping, so the guest's stays unanswered; see net.ipv4.ping_group_range", "error", err)
+	}
+	if d.worker, err = netstack.NewWorker(cfg, d.ringBroken); err != nil {
 		return err
 	}
 	defer d.worker.Close()
@@ -39,7 +43,7 @@ func networkConfig(p plan.Plan) netstack.Config {
 		GatewayMAC: p.GatewayMAC, MTU: p.MTU, AnnounceMTU: p.AnnounceMTU,
 		IPv4: netstack.IPv4{
 			Enabled: p.IPv4.Enabled, Guest: p.IPv4.Guest,
-			Gateway: p.IPv4.Gateway, PrefixLen: p.IPv4.PrefixLen,
+			Gateway: p.IPv4.Gateway, PrefixLen: p.IPv4.PrefixLen, OwnGateway: p.IPv4.OwnGateway,
 		},
 		IPv6: netstack.IPv6{
 			Enabled: p.IPv6.Enabled, Guest: p.IPv6.Guest,

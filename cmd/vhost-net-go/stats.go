@@ -25,7 +25,8 @@ func reportOnSignal(ctx context.Context, w *netstack.Worker, log hclog.Logger) {
 			s := w.Snapshot()
 			log.Info("counters", "worker", fmt.Sprintf("%+v", s.Counters),
 				"queue", fmt.Sprintf("%+v", s.Queue), "tcp", fmt.Sprintf("%+v", s.TCP), "tcpFlows", s.TCPFlows,
-				"udp", fmt.Sprintf("%+v", s.UDP), "udpFlows", s.UDPFlows)
+				"udp", fmt.Sprintf("%+v", s.UDP), "udpFlows", s.UDPFlows,
+				"ping", fmt.Sprintf("%+v", s.Ping), "reassembly", fmt.Sprintf("%+v", s.Reassembly))
 		}
 	}
 }

@@ -36,6 +36,8 @@ func planIPv4(o options.Options, host hostconf.Family) (IPv4, error) {
 		return IPv4{}, fmt.Errorf("-g, --gateway %q: is the guest's own address", p.Gateway)
 	}
 	p.OffLink = !guest.Contains(p.Gateway)
+	onHostLink := host.Addr.IsValid() && host.Addr.Contains(p.Gateway)
+	p.OwnGateway = p.Gateway != host.Gateway && p.Gateway != host.Peer && !onHostLink
 	return p, nil
 }
 

@@ -43,6 +43,8 @@ type IPv4 struct {
 	Guest, Gateway netip.Addr
 	PrefixLen      int
 	OffLink        bool
+	// OwnGateway says that no router has the gateway's address: it is ours.
+	OwnGateway bool
 }
 
 // IPv6 is the guest's IPv6 network. Guest is invalid unless asked for: the

@@ -91,30 +91,31 @@ func TestIPv4(t *testing.T) {
 		guest, gw    string
 		bits         int
 		gwIsOffLink  bool
+		gwIsOurs     bool
 		wantDisabled bool
 	}{
 		{name: "copied", host: office(), guest: "192.0.2.5", gw: "192.0.2.1", bits: 24},
-		{name: "no network", host: bare(), guest: "169.254.2.1", gw: "169.254.2.2", bits: 16},
+		{name: "no network", host: bare(), guest: "169.254.2.1", gw: "169.254.2.2", bits: 16, gwIsOurs: true},
 		{name: "switched off", args: "-6", host: office(), wantDisabled: true},
 		{name: "tunnel without gateway", host: host("10.8.0.2/24", "", ""), guest: "10.8.0.2", gw: "10.8.0.1", bits: 24},
 		{name: "tunnel's first address", host: host("10.8.0.1/24", "", ""), guest: "10.8.0.1", gw: "10.8.0.2", bits: 24},
 		{name: "pair of a /31", host: host("10.8.0.0/31", "", ""), guest: "10.8.0.0", gw: "10.8.0.1", bits: 31},
 		{name: "other end of a /31", host: host("10.8.0.1/31", "", ""), guest: "10.8.0.1", gw: "10.8.0.0", bits: 31},
-		{name: "/32 without gateway", host: host("10.8.0.9/32", "", ""), guest: "10.8.0.9", gw: "169.254.2.2", bits: 32, gwIsOffLink: true},
+		{name: "/32 without gateway", host: host("10.8.0.9/32", "", ""), guest: "10.8.0.9", gw: "169.254.2.2", bits: 32, gwIsOffLink: true, gwIsOurs: true},
 		{name: "/32 with peer", host: host("10.8.0.9/32", "", "10.8.0.1"), guest: "10.8.0.9", gw: "10.8.0.1", bits: 32, gwIsOffLink: true},
 		{name: "/32 with gateway", host: host("203.0.113.5/32", "172.31.1.1", ""), guest: "203.0.113.5", gw: "172.31.1.1", bits: 32, gwIsOffLink: true},
 		{name: "the host's odd address", host: host("10.8.0.0/24", "10.8.0.1", ""), guest: "10.8.0.0", gw: "10.8.0.1", bits: 24},
 		{name: "own address in the host's network", args: "-a 192.0.2.77", host: office(), guest: "192.0.2.77", gw: "192.0.2.1", bits: 24},
 		{name: "own address is the host's gateway", args: "-a 192.0.2.1", host: office(), guest: "192.0.2.1", gw: "192.0.2.2", bits: 24},
-		{name: "own network", args: "-a 10.0.2.15/24", host: office(), guest: "10.0.2.15", gw: "10.0.2.1", bits: 24},
-		{name: "bare address, class A", args: "-a 10.0.2.15", host: office(), guest: "10.0.2.15", gw: "10.0.0.1", bits: 8},
-		{name: "bare address, class B", args: "-a 172.16.0.9", host: bare(), guest: "172.16.0.9", gw: "172.16.0.1", bits: 16},
-		{name: "bare address, class C", args: "-a 192.168.1.9", host: bare(), guest: "192.168.1.9", gw: "192.168.1.1", bits: 24},
+		{name: "own network", args: "-a 10.0.2.15/24", host: office(), guest: "10.0.2.15", gw: "10.0.2.1", bits: 24, gwIsOurs: true},
+		{name: "bare address, class A", args: "-a 10.0.2.15", host: office(), guest: "10.0.2.15", gw: "10.0.0.1", bits: 8, gwIsOurs: true},
+		{name: "bare address, class B", args: "-a 172.16.0.9", host: bare(), guest: "172.16.0.9", gw: "172.16.0.1", bits: 16, gwIsOurs: true},
+		{name: "bare address, class C", args: "-a 192.168.1.9", host: bare(), guest: "192.168.1.9", gw: "192.168.1.1", bits: 24, gwIsOurs: true},
 		{name: "own mask", args: "-n 255.255.255.128", host: office(), guest: "192.0.2.5", gw: "192.0.2.1", bits: 25},
 		{name: "mask that leaves the gateway out", args: "-n 30", host: host("192.0.2.5/24", "192.0.2.200", ""), guest: "192.0.2.5", gw: "192.0.2.200", bits: 30, gwIsOffLink: true},
 		{name: "own gateway", args: "-g 192.0.2.254", host: office(), guest: "192.0.2.5", gw: "192.0.2.254", bits: 24},
-		{name: "own gateway outside", args: "-g 198.51.100.1", host: office(), guest: "192.0.2.5", gw: "198.51.100.1", bits: 24, gwIsOffLink: true},
-		{name: "own gateway without network", args: "-g 169.254.9.9", host: bare(), guest: "169.254.2.1", gw: "169.254.9.9", bits: 16},
+		{name: "own gateway outside", args: "-g 198.51.100.1", host: office(), guest: "192.0.2.5", gw: "198.51.100.1", bits: 24, gwIsOffLink: true, gwIsOurs: true},
+		{name: "own gateway without network", args: "-g 169.254.9.9", host: bare(), guest: "169.254.2.1", gw: "169.254.9.9", bits: 16, gwIsOurs: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestIPv4(t *testing.T) {
 			}
 			want := IPv4{}
 			if !tt.wantDisabled {
-				want = IPv4{Enabled: true, Guest: ip(tt.guest), Gateway: ip(tt.gw), PrefixLen: tt.bits, OffLink: tt.gwIsOffLink}
+				want = IPv4{Enabled: true, Guest: ip(tt.guest), Gateway: ip(tt.gw), PrefixLen: tt.bits, OffLink: tt.gwIsOffLink, OwnGateway: tt.gwIsOurs}
 			}
 			if p.IPv4 != want {
 				t.Fatalf("IPv4 = %+v, want %+v", p.IPv4, want)
