@@ -1,6 +1,7 @@
 package vhostuser
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +54,7 @@ func makeSignal(fd int) error {
 	switch st.Mode & unix.S_IFMT {
 	case 0, unix.S_IFSOCK, unix.S_IFIFO: // 0: an anonymous inode, as of an eventfd
 	default:
-		return errNotSignal
+		return errors.New("file descriptor is neither an eventfd, a socket nor a pipe")
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("set nonblocking: %w", err)

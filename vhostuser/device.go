@@ -37,9 +37,11 @@ type Device interface {
 	// receive ring is left alone, a disabled transmit ring is drained and its
 	// frames are dropped. Parked.
 	//
-	// A disabled ring must not be touched, not even to arm or suppress kicks,
-	// but for draining a transmit ring after a kick: UML's driver disables
-	// its rings and then frees their memory, without stopping them.
+	// Before EnableQueue(i, false) returns, the device has put back all chains
+	// as for StopQueue. From then on it must not touch the ring, not even to
+	// arm or suppress kicks, but for draining a transmit ring after a kick:
+	// UML's driver disables its rings and then frees their memory, without
+	// stopping them.
 	EnableQueue(i int, on bool)
 
 	// ConfigSpace returns the device's configuration space (struct

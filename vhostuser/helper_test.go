@@ -70,7 +70,7 @@ func newBench(t *testing.T, style vutest.Style, change ...func(*vhostuser.Config
 	b := &bench{t: t, dev: newEchoDevice(t, 2), log: &testLog{ch: make(chan string, 1000)}}
 	cfg := vhostuser.Config{
 		Device: b.dev,
-		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: b.log}),
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: b.log}),
 	}
 	for _, f := range change {
 		f(&cfg)

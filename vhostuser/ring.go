@@ -1,6 +1,8 @@
 package vhostuser
 
 import (
+	"fmt"
+
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 )
@@ -109,7 +111,13 @@ func (s *session) startReady() {
 		s.srv.dev.StartQueue(r.index, q, r.kick, &r.call)
 		s.srv.dev.EnableQueue(r.index, true)
 		base := r.base
-		s.afterPark(func() { s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base) })
+		s.afterPark(func() {
+			if !s.up {
+				s.up = true
+				s.log.info("driver is up", "features", fmt.Sprintf("%#x", s.features), "rings", len(s.rings))
+			}
+			s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base)
+		})
 	}
 }
 

@@ -405,7 +405,7 @@ func TestUnderTraffic(t *testing.T) {
 			p, err := newPump(b.guest)
 			b.must(err)
 			done := make(chan error, 1)
-			go func() { done <- p.run(20000) }()
+			go func() { done <- p.run(8000) }()
 			for n := 0; ; n++ {
 				select {
 				case err := <-done:

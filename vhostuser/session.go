@@ -26,6 +26,7 @@ type session struct {
 	backendReq int    // socket for requests to the frontend, -1: none
 	mem        memory
 	rings      []ring
+	up         bool     // a ring has run, and the log says so
 	later      []func() // see afterPark
 }
 

@@ -32,7 +32,6 @@ func Inherit(fd int, opts ...ListenOption) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inherited file descriptor %d: %w", fd, err)
 	}
-	unix.CloseOnExec(fd)
 	if listening {
 		l, err := net.FileListener(f)
 		if err != nil {

@@ -1,7 +1,6 @@
 package vhostuser
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
@@ -173,5 +172,3 @@ func (s *session) setVringErr(m *wire.Message) ([]byte, error) {
 	r.err = fd
 	return nil, nil
 }
-
-var errNotSignal = errors.New("file descriptor is neither an eventfd, a socket nor a pipe")
