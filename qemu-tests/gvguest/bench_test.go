@@ -216,9 +216,26 @@ func (b *bench) eventually(what string, ok func() bool) {
 	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.Errorf("in vain: %s", what)
-			b.Logf("worker: %+v", b.worker.Snapshot())
+			b.dump()
 			return
 		}
+	}
+}
+
+// dump logs the state of a test that hangs.
+func (b *bench) dump() {
+	b.Helper()
+	for range 2 {
+		s := b.worker.Snapshot()
+		b.Logf("worker: %+v\nqueue: %+v\nTCP: %+v, %d flows", s.Counters, s.Queue, s.TCP, s.TCPFlows)
+		if b.guest != nil {
+			for _, r := range []*gvguest.Ring{b.rings.Rx, b.rings.Tx} {
+				flags, used := r.Ring().Used()
+				b.Logf("ring: used %d flags %d avail event %d", used, flags, r.Ring().AvailEvent())
+			}
+			b.Logf("guest: %d segments retransmitted, %d received", b.guest.Stack.Stats().TCP.Retransmits.Value(), b.guest.NIC.Received())
+		}
+		time.Sleep(500 * time.Millisecond)
 	}
 }
 

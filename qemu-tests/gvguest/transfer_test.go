@@ -23,6 +23,7 @@ func TestTransfer(t *testing.T) {
 					c.SetTimeout(patience)
 					if err := exchange(c, 1, d.up, 2, d.down); err != nil {
 						t.Errorf("guest: %v", err)
+						b.dump()
 						c.Abort()
 					}
 					if err := <-result; err != nil {
