@@ -21,34 +21,39 @@ const (
 type Dialer struct {
 	path  string
 	log   *limitedLog
+	most  time.Duration // between two attempts
 	pause time.Duration // before the next attempt
 	last  time.Time     // when the last connection was made
 }
 
 // NewDialer returns a Dialer for the socket at path. The frontend need not
-// listen yet. log says once for each wait that it is waiting; nil: no log.
-func NewDialer(path string, log hclog.Logger) (*Dialer, error) {
+// listen yet. Attempts are at most maxPause apart; 0 means a second. log says
+// once for each wait that it is waiting; nil: no log.
+func NewDialer(path string, maxPause time.Duration, log hclog.Logger) (*Dialer, error) {
 	if path == "" || path[0] == '@' || len(path) > pathMax {
 		return nil, fmt.Errorf("connect to %q: not a path of 1 to %d bytes", path, pathMax)
 	}
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	return &Dialer{path: path, log: newLimitedLog(log)}, nil
+	if maxPause <= 0 {
+		maxPause = dialPauseMax
+	}
+	return &Dialer{path: path, most: maxPause, log: newLimitedLog(log)}, nil
 }
 
 // Next connects, and tries again until it succeeds or ctx is done. One goroutine
 // may use it at a time.
 func (d *Dialer) Next(ctx context.Context) (*net.UnixConn, error) {
 	// A frontend that takes connections and drops them must not make us spin.
-	if since := time.Since(d.last); since > dialPauseMax {
+	if since := time.Since(d.last); since > d.most {
 		d.pause = 0
 	}
 	for first := true; ; first = false {
 		if err := sleep(ctx, d.pause); err != nil {
 			return nil, err
 		}
-		d.pause = min(max(2*d.pause, dialPauseMin), dialPauseMax)
+		d.pause = min(max(2*d.pause, dialPauseMin), d.most)
 		var nd net.Dialer
 		c, err := nd.DialContext(ctx, "unix", d.path)
 		if err == nil {

@@ -243,7 +243,7 @@ func TestOneOff(t *testing.T) {
 // was away.
 func TestDialer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	d, err := vhostuser.NewDialer(path, nil)
+	d, err := vhostuser.NewDialer(path, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +262,36 @@ func TestDialer(t *testing.T) {
 		}
 		l.Close()
 	}
-	if _, err := vhostuser.NewDialer("", nil); err == nil {
+	if _, err := vhostuser.NewDialer("", 0, nil); err == nil {
 		t.Error("empty path was accepted")
 	}
+}
+
+// TestDialerMaxPause: the longest pause is the one that was asked for.
+func TestDialerMaxPause(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	d, err := vhostuser.NewDialer(path, time.Millisecond, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		if c, err := l.Accept(); err == nil {
+			_ = c.Close()
+		}
+	}()
+	c, err := d.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
 }
 
 // TestDialerPause: a frontend that hangs up at once is not called all the time.
@@ -275,7 +302,7 @@ func TestDialerPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d, err := vhostuser.NewDialer(path, nil)
+	d, err := vhostuser.NewDialer(path, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

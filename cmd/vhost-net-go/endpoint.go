@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/logging"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
@@ -22,7 +23,7 @@ func openEndpoint(opts *options.Options, log *logging.Log) (vhostuser.Source, er
 		}
 		return src, nil
 	case opts.Client:
-		src, err := vhostuser.NewDialer(opts.SocketPath, log.Logger)
+		src, err := vhostuser.NewDialer(opts.SocketPath, time.Duration(opts.ReconnectMs)*time.Millisecond, log.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("-s, --socket %q: %w", opts.SocketPath, err)
 		}
