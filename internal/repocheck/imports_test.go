@@ -13,6 +13,7 @@ func systemCallPackages() []string {
 		"vhostuser/vutest",
 		"vhostuser/wire", // file descriptors in socket messages
 		"netstack/hostsock",
+		"netstack/internal/nstest", // makes network namespaces for tests
 		"netstack/poller",
 		"cmd/vhost-net-go/...",
 		"qemu-tests/...",
