@@ -17,6 +17,7 @@ const (
 	Readable  Readiness = unix.EPOLLIN
 	Writable  Readiness = unix.EPOLLOUT
 	PeerEnded Readiness = unix.EPOLLRDHUP // the peer sends no more
+	Urgent    Readiness = unix.EPOLLPRI   // urgent data of TCP came
 	HungUp    Readiness = unix.EPOLLHUP   // both directions are over
 	Failed    Readiness = unix.EPOLLERR
 )

@@ -5,7 +5,13 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 )
 
-// closeIfDone frees a flow when both directions have ended and both ends know.
+// timeWaitMs is how long a flow stays whose last acknowledgement may be lost: for
+// a few repetitions of the guest's FIN. It is no 2 MSL (RFC 9293 section 3.6.1),
+// because nothing old wanders about on a ring.
+const timeWaitMs = 2000
+
+// closeIfDone closes the socket when both directions have ended and both ends
+// know, and frees the flow.
 func (h *Handler) closeIfDone(i uint32, f *flow) {
 	if !f.has(finSent) || f.sndUna != f.eofSeq+1 || !f.has(wroteEnd) {
 		return
@@ -14,7 +20,16 @@ func (h *Handler) closeIfDone(i uint32, f *flow) {
 		h.sendFlags(f, f.sndNxt, header.TCPAck) // the last: of the guest's FIN
 	}
 	h.discardAll(f) // what is left in the queue would turn close into a reset
-	h.release(i, f)
+	if f.has(finLast) || h.flows.live > h.cfg.MaxFlows/2 {
+		h.release(i, f)
+		return
+	}
+	hostsock.Close(int(f.fd))
+	f.fd, f.state = -1, timeWait
+	f.clear(ackLater | ackNow)
+	f.set(rtoArmed)
+	f.rtoAtMs = h.now() + timeWaitMs
+	h.schedule(i, f)
 }
 
 // abortHost closes the host's side so that its peer sees a reset.

@@ -12,6 +12,7 @@ const (
 	synSent
 	established
 	resetting
+	timeWait
 )
 
 // flag is a set of facts about a flow.
@@ -37,7 +38,10 @@ const (
 	probing                       // keepalive probes are out
 	accepted                      // the host's peer began it
 	midQueue                      // the head of the kernel's queue may be the rest of a large buffer
-	hostFailed                    // sending failed: the end that is read is an abort
+	hostFailed                    // the socket has failed: the end that is read is an abort
+	hostUrgent                    // urgent data came: a short read does not mean an empty queue
+	finLast                       // our FIN acknowledges the guest's: nothing can be missing
+	kept                          // the host's kernel was asked to probe its peer
 )
 
 // flow is one connection. It is kept small: there may be 100 000.
@@ -64,7 +68,9 @@ type flow struct {
 	sndUna  uint32
 	sndNxt  uint32
 	sndMax  uint32
+	recover uint32 // no fast retransmission before more than this is acknowledged
 	sndWnd  uint32 // bytes
+	sndWl1  uint32 // sequence number of the segment that said sndWnd
 	expect  uint32 // bytes that the next peek is likely to find
 	maxWnd  uint32 // the largest the guest has offered, bytes
 	eofSeq  uint32 // sequence number of our FIN, with hostEOF
@@ -94,6 +100,17 @@ func (f *flow) clear(x flag)    { f.flags &^= x }
 
 // v6 says that the guest's side is IPv6.
 func (f *flow) v6() bool { return !f.key.Local.Is4() }
+
+// segmentBytes is how much data one segment to the guest carries: no more than
+// half of the largest window that it offered, so that there can be two in
+// flight and an acknowledgement that is delayed for a second one is not
+// delayed for ever.
+func (f *flow) segmentBytes() uint32 {
+	if half := f.maxWnd / 2; f.maxWnd > defaultMSS4 && half < uint32(f.mss) {
+		return half
+	}
+	return uint32(f.mss)
+}
 
 // inFlight is how many sequence numbers the guest has yet to acknowledge.
 func (f *flow) inFlight() uint32 { return f.sndNxt - f.sndUna }
@@ -135,24 +152,27 @@ func (s *slab) get() (uint32, *flow) {
 	return i, f
 }
 
-// put frees flow i. When the last flow is gone the memory goes too, but for one
-// chunk.
+// put frees flow i.
 func (s *slab) put(i uint32) {
 	f := s.at(i)
 	f.state, f.flags = free, 0
 	s.unused = append(s.unused, i)
-	if s.live--; s.live == 0 && len(s.chunks) > 1 {
-		gen := uint32(0)
-		for _, c := range s.chunks {
-			for j := range c {
-				gen = max(gen, c[j].gen)
-			}
+	s.live--
+}
+
+// shrink gives the memory of all chunks but one back. There must be no live
+// flow, and nobody who still holds an index.
+func (s *slab) shrink() {
+	gen := uint32(0)
+	for _, c := range s.chunks {
+		for j := range c {
+			gen = max(gen, c[j].gen)
 		}
-		*s = slab{}
-		i, _ := s.get()
-		for j := range s.chunks[0] {
-			s.chunks[0][j].gen = gen + 1 // late events of the old flows find no match
-		}
-		s.put(i)
 	}
+	*s = slab{}
+	i, _ := s.get()
+	for j := range s.chunks[0] {
+		s.chunks[0][j].gen = gen + 1 // late events of the old flows find no match
+	}
+	s.put(i)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 )
 
@@ -29,16 +30,48 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 	}
 	switch f.state {
 	case connecting:
-		if t.Flags()&header.TCPRst != 0 && t.Seq() == f.rcvNxt {
-			h.abortHost(f)
-			h.release(i, f)
-		}
+		h.whileConnecting(i, f, t)
 	case synSent:
 		h.guestAnswered(i, f, t)
 	case synReceived:
 		h.handshake(i, f, fr, t)
 	case established:
 		h.segment(i, f, fr, t)
+	case timeWait, resetting:
+		h.lateSegment(i, f, fr, t)
+	}
+}
+
+// whileConnecting handles a segment for a flow whose SYN was not answered yet:
+// the same SYN again opens nothing, a new one begins anew.
+func (h *Handler) whileConnecting(i uint32, f *flow, t header.TCP) {
+	flags := t.Flags()
+	switch {
+	case flags&header.TCPRst != 0:
+		if t.Seq() == f.rcvNxt {
+			h.abortHost(f)
+			h.release(i, f)
+		}
+	case flags&(header.TCPSyn|header.TCPAck|header.TCPFin) == header.TCPSyn && t.Seq()+1 != f.rcvNxt:
+		h.readSyn(f, t)
+	}
+}
+
+// lateSegment handles a segment for a flow that is over (RFC 9293 section
+// 3.10.7.4, TIME-WAIT).
+func (h *Handler) lateSegment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
+	flags := t.Flags()
+	switch {
+	case flags&header.TCPRst != 0:
+		h.release(i, f)
+	case f.state == resetting:
+		h.tellReset(i, f)
+	case flags&(header.TCPSyn|header.TCPAck|header.TCPFin) == header.TCPSyn:
+		k := f.key
+		h.release(i, f) // the guest has used the 4-tuple anew (RFC 6191)
+		h.noFlow(&k, fr, t)
+	case t.Seq() != f.rcvNxt || flags&header.TCPFin != 0 || fr.Packet.End != fr.Packet.Payload:
+		h.sendFlags(f, f.sndNxt, header.TCPAck) // ours was lost
 	}
 }
 
@@ -71,7 +104,10 @@ func (h *Handler) handshake(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	case flags&header.TCPRst != 0:
 		h.segment(i, f, fr, t)
 	case flags&header.TCPSyn != 0 && t.Seq()+1 == f.rcvNxt:
+		f.clear(timing)
 		h.sendSyn(f, header.TCPSyn|header.TCPAck) // ours was lost
+	case flags&header.TCPSyn != 0:
+		h.sendFlags(f, f.sndNxt, header.TCPAck) // a challenge (RFC 5961 section 4.2)
 	case flags&header.TCPAck == 0:
 		h.Counters.Dropped++
 	case t.Ack() != f.sndNxt:
@@ -80,6 +116,7 @@ func (h *Handler) handshake(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 		h.sampleRTT(f)
 		f.sndUna = f.sndNxt
 		f.sndWnd = uint32(t.Window()) << f.sndShift
+		f.maxWnd = max(f.maxWnd, f.sndWnd)
 		h.establish(i, f)
 		h.segment(i, f, fr, t)
 	}
@@ -105,20 +142,19 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	off := 0
 	if seq != f.rcvNxt {
 		if before(f.rcvNxt, seq) {
-			h.Counters.OutOfOrder++
-			h.flushGather() // so that the answer counts what came before
-			h.sendFlags(f, f.sndNxt, header.TCPAck)
+			h.ahead(f, seq, n > 0 || fin)
 			return
 		}
 		old := int(f.rcvNxt - seq)
 		if old > n || old == n && !fin {
-			// Nothing new: a repetition, or a probe that wants an answer
-			// (RFC 9293 section 3.8.4).
-			f.set(ackNow)
-			h.oweAck(i, f)
+			h.nothingNew(i, f, old, n)
 			return
 		}
 		off, n = old, n-old
+	}
+	if f.has(guestFin) && (n > 0 || fin) {
+		h.nothingNew(i, f, 0, n) // there is nothing behind a FIN
+		return
 	}
 	if room := int(int32(f.rcvEdge - f.rcvNxt)); n > room {
 		n, fin = max(room, 0), false // a probe of our window, or a bad guest
@@ -133,19 +169,46 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	}
 }
 
+// ahead answers a segment that begins behind what is expected: at once, so that
+// the guest counts duplicate acknowledgements. One without data is only
+// answered if it lies outside of the window.
+func (h *Handler) ahead(f *flow, seq uint32, carries bool) {
+	h.Counters.OutOfOrder++
+	if !carries && !before(f.rcvEdge, seq) {
+		return
+	}
+	h.flushGather() // so that the answer counts what came before
+	h.sendFlags(f, f.sndNxt, header.TCPAck)
+}
+
+// nothingNew answers a segment that ends before what is expected, n bytes of
+// data that begin old bytes back: a repetition, or a probe that wants an answer
+// (RFC 9293 section 3.8.4). A guest that probes an idle connection wants to know
+// of the peer behind us, so the host's kernel has to ask that one.
+func (h *Handler) nothingNew(i uint32, f *flow, old, n int) {
+	f.set(ackNow)
+	h.oweAck(i, f)
+	if old == 1 && n <= 1 && !f.has(kept) && f.rcvEdge != f.rcvNxt {
+		f.set(kept)
+		hostsock.SetKeepalive(int(f.fd))
+	}
+}
+
 // resetOrSyn handles RST and SYN for an established flow (RFC 5961 sections 3.2
 // and 4.2).
 func (h *Handler) resetOrSyn(i uint32, f *flow, flags uint8, seq uint32) {
 	if flags&header.TCPRst != 0 {
 		switch {
-		case seq == f.rcvNxt:
+		// What we have acknowledged last is where a guest that knows nothing of
+		// the connection any more puts its RST.
+		case seq == f.rcvNxt || seq == f.lastAcked:
 			h.flushGather()
 			if f.state != free {
 				h.abortHost(f)
 				h.release(i, f)
 			}
 			return
-		case before(seq, f.rcvNxt) || atOrAfter(seq, f.rcvEdge):
+		case before(seq, f.rcvNxt) || before(f.rcvEdge, seq):
 			h.Counters.Dropped++
 			return
 		}
@@ -165,19 +228,18 @@ func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bo
 	if before(ack, f.sndUna) {
 		return true // old
 	}
-	wnd := uint32(t.Window()) << f.sndShift
+	wnd, seq := uint32(t.Window())<<f.sndShift, t.Seq()
 	switch {
 	case ack != f.sndUna:
 		h.acked(i, f, ack)
-	case !carries && wnd == f.sndWnd && f.inFlight() > 0:
-		h.duplicateAck(i, f)
-	}
-	opened := wnd > f.sndWnd
-	f.sndWnd = wnd
-	f.maxWnd = max(f.maxWnd, wnd)
-	if f.has(windowFull) && (opened || f.inFlight() < wnd) {
-		f.clear(windowFull)
-		h.makeReady(i, f)
+		h.windowFromGuest(i, f, seq, wnd)
+	case before(seq, f.sndWl1):
+		// An old segment, or a probe: it says nothing about the window.
+	default:
+		if !carries && wnd == f.sndWnd && f.inFlight() > 0 && !before(seq, f.rcvNxt) {
+			h.duplicateAck(i, f)
+		}
+		h.windowFromGuest(i, f, seq, wnd)
 	}
 	if f.has(finSent) && f.sndUna == f.eofSeq+1 {
 		h.closeIfDone(i, f)
@@ -191,6 +253,9 @@ func (h *Handler) acked(i uint32, f *flow, ack uint32) {
 	if before(f.sndNxt, ack) {
 		f.sndNxt = ack // it was sent before we went back
 	}
+	if before(f.recover, ack) {
+		f.recover = ack - 1
+	}
 	f.dupAcks, f.retries = 0, 0
 	if f.has(timing) && atOrAfter(ack, f.timeSeq) {
 		h.sampleRTT(f)
@@ -199,8 +264,33 @@ func (h *Handler) acked(i uint32, f *flow, ack uint32) {
 		f.clear(rtoArmed)
 	} else {
 		f.rtoAtMs = h.now() + f.rtoMs
+		if f.wheelAt > h.cfg.Link.NowMs+int64(f.rtoMs) {
+			h.schedule(i, f) // it was set by a timer that had backed off
+		}
 	}
 	h.discard(f)
+}
+
+// windowFromGuest takes over the window that the guest offers in the segment at
+// seq (RFC 9293 section 3.10.7.4, SND.WND).
+func (h *Handler) windowFromGuest(i uint32, f *flow, seq, wnd uint32) {
+	was := f.sndWnd
+	f.sndWl1, f.sndWnd = seq, wnd
+	f.maxWnd = max(f.maxWnd, wnd)
+	switch {
+	case was == 0 && wnd > 0:
+		// What was sent beyond the closed window, a probe above all, was not
+		// taken: begin behind what is acknowledged, with timers as new.
+		f.sndNxt, f.retries = f.sndUna, 0
+		f.clear(windowFull | rtoArmed | timing)
+		h.makeReady(i, f)
+	case !f.has(windowFull):
+	case wnd > was || f.inFlight() < wnd:
+		f.clear(windowFull)
+		h.makeReady(i, f)
+	case f.inFlight() == 0 && !f.has(rtoArmed):
+		h.armRTO(i, f) // it closed behind the last byte: to probe it
+	}
 }
 
 // finFromGuest takes the guest's FIN, every byte before which is taken or in
@@ -210,9 +300,8 @@ func (h *Handler) finFromGuest(i uint32, f *flow) {
 	if f.state != established {
 		return
 	}
-	f.set(guestFin)
+	f.set(guestFin | ackNow)
 	f.rcvNxt++
-	h.endToHost(i, f)
-	f.set(ackNow)
 	h.oweAck(i, f)
+	h.endToHost(i, f)
 }

@@ -37,10 +37,18 @@ func (h *Handler) ListenEvent(token uint64) {
 	}
 }
 
-// acceptAll accepts until there is nothing more: the poller tells of each edge
-// only once.
+const (
+	// acceptTurn bounds the connections that a listener takes in a turn.
+	acceptTurn = 256
+	// acceptWaitMs is when a listener that ran out of descriptors tries again.
+	acceptWaitMs = 100
+)
+
+// acceptAll accepts until there is nothing more, since the poller tells of each
+// edge only once, or until its turn is over and the clock has to remind us.
 func (h *Handler) acceptAll(l *Listener) {
-	for {
+	again := int64(0)
+	for range acceptTurn {
 		fd, peer, errno := h.calls.Accept(l.FD)
 		switch errno {
 		case 0:
@@ -49,10 +57,20 @@ func (h *Handler) acceptAll(l *Listener) {
 			return
 		case hostsock.EMFILE, hostsock.ENFILE, hostsock.ENOBUFS, hostsock.ENOMEM:
 			h.Counters.Limited++
-			h.acceptWait = true
+			h.acceptAgain(acceptWaitMs)
 			return
-		default: // the connection is gone already (accept(2), "Error handling")
+		default:
+			// The connection is gone already (accept(2), "Error handling"),
+			// or the listener is: then this error comes for ever.
+			again = acceptWaitMs
 		}
+	}
+	h.acceptAgain(again)
+}
+
+func (h *Handler) acceptAgain(waitMs int64) {
+	if at := h.cfg.Link.NowMs + waitMs; h.acceptAtMs == 0 || at < h.acceptAtMs {
+		h.acceptAtMs = at
 	}
 }
 
@@ -75,7 +93,11 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	if i, busy := h.table.Lookup(&k); busy {
 		// The host has reused a 4-tuple that it is done with: what is left of
 		// the old connection cannot matter to it any more.
-		h.resetBoth(i, h.flows.at(i))
+		if f := h.flows.at(i); f.state == timeWait {
+			h.release(i, f)
+		} else {
+			h.resetBoth(i, f)
+		}
 		if _, busy = h.table.Lookup(&k); busy {
 			hostsock.Abort(fd)
 			return
@@ -93,9 +115,7 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	f.rcvEdge = firstWindow
 	f.rcvSpan = firstWindow
 	f.mss = defaultMSS4
-	f.sndUna = h.firstSeq(&k)
-	f.sndNxt, f.sndMax = f.sndUna+1, f.sndUna+1
-	f.headSeq, f.peekSeq = f.sndNxt, f.sndNxt
+	h.startSending(f)
 	if h.peekOffset {
 		hostsock.SetPeekOffset(fd, 0)
 	}
@@ -148,7 +168,10 @@ func (h *Handler) guestAnswered(i uint32, f *flow, t header.TCP) {
 	switch {
 	case flags&header.TCPAck != 0 && !acceptable:
 		if flags&header.TCPRst == 0 {
+			// The guest holds an old connection of this name. It is gone with
+			// this RST, and the next SYN finds the port free.
 			h.sendReset(&f.key, t, 0)
+			h.trySyn(i, f)
 		}
 	case flags&header.TCPRst != 0:
 		if acceptable {
@@ -158,10 +181,7 @@ func (h *Handler) guestAnswered(i uint32, f *flow, t header.TCP) {
 		}
 	case flags&header.TCPSyn != 0 && acceptable:
 		h.readSyn(f, t)
-		f.rcvNxt = t.Seq() + 1
-		f.hostTaken = f.rcvNxt
-		f.rcvEdge = f.rcvNxt + firstWindow
-		f.sndUna = f.sndNxt
+		f.sndUna, f.recover = f.sndNxt, f.sndUna
 		f.set(ackNow)
 		h.oweAck(i, f)
 		h.establish(i, f)
@@ -174,7 +194,8 @@ func (h *Handler) establish(i uint32, f *flow) {
 	f.retries = 0
 	f.clear(rtoArmed)
 	h.Counters.Opened++
-	f.set(hostReadable) // whatever came before was not looked at yet
-	h.makeReady(i, f)
+	if f.has(hostReadable) {
+		h.makeReady(i, f) // what came meanwhile
+	}
 	h.schedule(i, f)
 }

@@ -20,7 +20,7 @@ const firstWindow = 0xffff
 const windowShift = 7
 
 // everything is all that a flow's socket is ever watched for.
-const everything = poller.Readable | poller.Writable | poller.PeerEnded
+const everything = poller.Readable | poller.Writable | poller.PeerEnded | poller.Urgent
 
 // open begins a flow for the guest's SYN.
 func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
@@ -47,10 +47,6 @@ func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
 	f.fd, f.state = int32(fd), connecting
 	h.connecting++
 	h.readSyn(f, t)
-	f.rcvNxt = t.Seq() + 1
-	f.hostTaken, f.lastAcked = f.rcvNxt, f.rcvNxt
-	f.rcvEdge = f.rcvNxt + firstWindow
-	f.rcvSpan = firstWindow
 	if err := h.cfg.Poller.Add(fd, link.Token(h.cfg.FlowHandler, f.gen, i), everything); err != nil {
 		h.Counters.Limited++
 		h.release(i, f)
@@ -88,7 +84,8 @@ func (h *Handler) startConnect(host header.Addr, port uint16) (int, hostsock.Err
 	return fd, errno
 }
 
-// readSyn takes over what the guest's SYN or SYN-ACK says.
+// readSyn takes over what the guest's SYN or SYN-ACK says, and where its stream
+// begins.
 func (h *Handler) readSyn(f *flow, t header.TCP) {
 	var o header.TCPOptions
 	t.ParseOptions(&o)
@@ -100,6 +97,20 @@ func (h *Handler) readSyn(f *flow, t header.TCP) {
 	}
 	f.sndWnd = uint32(t.Window()) // not scaled in a SYN
 	f.maxWnd = f.sndWnd
+	f.sndWl1 = t.Seq()
+	f.rcvNxt = t.Seq() + 1
+	f.hostTaken, f.lastAcked = f.rcvNxt, f.rcvNxt
+	f.rcvEdge = f.rcvNxt + firstWindow
+	f.rcvSpan = firstWindow
+}
+
+// startSending chooses where our stream to the guest begins, and counts the SYN
+// as sent.
+func (h *Handler) startSending(f *flow) {
+	f.sndUna = h.firstSeq(&f.key)
+	f.sndNxt, f.sndMax = f.sndUna+1, f.sndUna+1
+	f.headSeq, f.peekSeq = f.sndNxt, f.sndNxt
+	f.recover = f.sndUna
 }
 
 // connectEvent learns how the host's connect ended.
@@ -115,15 +126,13 @@ func (h *Handler) connectEvent(i uint32, f *flow, ready poller.Readiness) {
 	}
 	h.connecting--
 	f.state = synReceived
-	f.sndUna = h.firstSeq(&f.key)
-	f.sndNxt, f.sndMax = f.sndUna+1, f.sndUna+1
-	f.headSeq, f.peekSeq = f.sndNxt, f.sndNxt
-	if ready&poller.Readable != 0 {
+	h.startSending(f)
+	f.set(timing)
+	f.timeSeq, f.timeAtMs = f.sndNxt, h.now()
+	if ready&(poller.Readable|poller.PeerEnded) != 0 {
 		f.set(hostReadable)
 	}
-	if ready&poller.PeerEnded != 0 {
-		f.set(hostReadable | hostEnded)
-	}
+	h.noteEnd(f, ready)
 	h.sendSyn(f, header.TCPSyn|header.TCPAck)
 	h.armRTO(i, f)
 }
@@ -180,6 +189,9 @@ func (h *Handler) sendUnreachable(k flowtable.Key, seq uint32, code4, code6 uint
 	from, typ, code, proto := h.cfg.Link.Gateway4, uint8(header.ICMPUnreachable), code4, uint8(header.ProtoICMP)
 	if !k.Local.Is4() {
 		from, typ, code, proto = h.cfg.Link.OurLinkLocal, header.ICMPv6Unreachable, code6, header.ProtoICMPv6
+	}
+	if from == (header.Addr{}) {
+		from = k.Remote
 	}
 	var frame [header.EthLen + header.IPv6Len + header.ICMPLen + len(quoted)]byte
 	err := header.IP{Src: from, Dst: k.Local, Proto: proto, TTL: hopLimit}

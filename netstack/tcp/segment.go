@@ -118,7 +118,7 @@ func (h *Handler) ownMSS(v6 bool) uint16 {
 	if v6 {
 		overhead = header.IPv6Len + header.TCPLen
 	}
-	return uint16(max(h.cfg.Link.MTU-overhead, minMSS))
+	return uint16(max(h.cfg.Link.MTU-overhead, 1))
 }
 
 const (
@@ -140,7 +140,7 @@ func (h *Handler) useMSS(f *flow, option uint16) {
 			mss = defaultMSS6
 		}
 	}
-	f.mss = max(min(mss, h.ownMSS(f.v6())), minMSS)
+	f.mss = min(max(mss, minMSS), h.ownMSS(f.v6()))
 	f.guestMSS = f.mss
 }
 

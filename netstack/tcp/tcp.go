@@ -67,7 +67,7 @@ type Handler struct {
 	seed  maphash.Seed
 
 	listeners  []Listener
-	acceptWait bool // descriptors had run out: accept again with the next timer
+	acceptAtMs int64 // when to accept again by the clock; 0: not
 	connecting int
 	peekOffset bool // the kernel has SO_PEEK_OFF for TCP
 
@@ -84,6 +84,7 @@ type Handler struct {
 	ready   []uint32 // flows that may have data for the guest
 	running []uint32 // the list of ready flows being gone through
 	parked  []uint32 // flows that wait for buffers of the guest
+	waking  []uint32 // the list of parked flows being gone through
 
 	scratch [header.EthLen + header.IPv6Len + 60]byte
 	peekVec []iov.Vec // with room in front for what is skipped, where needed
@@ -109,6 +110,7 @@ func New(cfg Config) *Handler {
 		ready:      make([]uint32, 0, 1024),
 		running:    make([]uint32, 0, 1024),
 		parked:     make([]uint32, 0, 1024),
+		waking:     make([]uint32, 0, 1024),
 		peekOffset: hostsock.HasPeekOffset(),
 	}
 	h.table = flowtable.New(&h.flows)
@@ -126,16 +128,14 @@ func (h *Handler) now() uint32 { return uint32(h.cfg.Link.NowMs) }
 func (h *Handler) Event(token uint64, ready poller.Readiness) {
 	_, gen, i := link.SplitToken(token)
 	f := h.find(gen, i)
-	if f == nil {
+	if f == nil || f.fd < 0 {
 		return
 	}
 	if f.state == connecting {
 		h.connectEvent(i, f, ready)
 		return
 	}
-	if ready&(poller.PeerEnded|poller.HungUp|poller.Failed) != 0 {
-		f.set(hostEnded)
-	}
+	h.noteEnd(f, ready)
 	if f.state == synSent && ready&(poller.HungUp|poller.Failed) != 0 {
 		h.release(i, f) // the client has given up before the guest answered
 		return
@@ -146,6 +146,19 @@ func (h *Handler) Event(token uint64, ready poller.Readiness) {
 	if ready&(poller.Readable|poller.PeerEnded|poller.HungUp|poller.Failed) != 0 && f.state != free {
 		f.set(hostReadable)
 		h.makeReady(i, f)
+	}
+}
+
+// noteEnd notes what readiness says about the end of the host's stream.
+func (h *Handler) noteEnd(f *flow, ready poller.Readiness) {
+	if ready&(poller.PeerEnded|poller.HungUp|poller.Failed) != 0 {
+		f.set(hostEnded)
+	}
+	if ready&poller.Failed != 0 {
+		f.set(hostFailed)
+	}
+	if ready&poller.Urgent != 0 {
+		f.set(hostUrgent)
 	}
 }
 
@@ -181,14 +194,17 @@ func (h *Handler) Run() bool {
 		}
 	}
 	h.running = h.running[:0]
+	if h.flows.live == 0 && len(h.flows.chunks) > 1 {
+		h.ready, h.acks, h.parked = h.ready[:0], h.acks[:0], h.parked[:0]
+		h.flows.shrink()
+	}
 	return len(h.ready) > 0
 }
 
 // Refilled lets the flows go on that waited for buffers of the guest.
 func (h *Handler) Refilled() {
-	parked := h.parked
-	h.parked = h.parked[len(h.parked):]
-	for _, i := range parked {
+	h.parked, h.waking = h.waking[:0], h.parked
+	for _, i := range h.waking {
 		f := h.flows.at(i)
 		if !f.has(onParked) {
 			continue
@@ -199,9 +215,6 @@ func (h *Handler) Refilled() {
 			continue
 		}
 		h.makeReady(i, f)
-	}
-	if len(h.parked) == 0 {
-		h.parked = parked[:0]
 	}
 }
 
@@ -218,9 +231,6 @@ func (h *Handler) Close() {
 	for c := range h.flows.chunks {
 		for j := range chunkFlows {
 			i := uint32(c*chunkFlows + j)
-			if c >= len(h.flows.chunks) {
-				break // the last release freed the chunks
-			}
 			if f := h.flows.at(i); f.state != free {
 				h.abortHost(f)
 				h.release(i, f)

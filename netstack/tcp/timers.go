@@ -8,8 +8,12 @@ const (
 	firstRTOMs = 1000
 	minRTOMs   = 200
 	maxRTOMs   = 60_000
-	// maxRetries is R2 of RFC 9293 section 3.8.3: about 15 minutes.
+	// maxRetries is R2 of RFC 9293 section 3.8.3: 8 minutes or more, where 100
+	// seconds are asked for.
 	maxRetries = 15
+	// maxIdleRetries bounds the back-off while nothing can be sent at all: that
+	// says nothing about the guest.
+	maxIdleRetries = 8
 	// maxSynAckRetries and maxSynRetries bound the handshake: the guest's own
 	// patience, and that of a client while the guest boots (RFC 9293 section
 	// 3.8.3 asks for 3 minutes at least).
@@ -66,10 +70,12 @@ func (h *Handler) sampleRTT(f *flow) {
 }
 
 // duplicateAck counts an acknowledgement that says nothing new; the third means
-// loss (RFC 5681 section 3.2).
+// loss (RFC 5681 section 3.2). But those that answer what was sent twice do not
+// (RFC 6582 section 3.2).
 func (h *Handler) duplicateAck(i uint32, f *flow) {
-	if f.dupAcks++; f.dupAcks == 3 {
+	if f.dupAcks++; f.dupAcks == 3 && before(f.recover, f.sndUna) {
 		h.goBack(i, f)
+		h.armRTO(i, f)
 	}
 	if f.dupAcks > 3 {
 		f.dupAcks = 4
@@ -79,7 +85,7 @@ func (h *Handler) duplicateAck(i uint32, f *flow) {
 // goBack sends again from the oldest byte that is not acknowledged.
 func (h *Handler) goBack(i uint32, f *flow) {
 	h.Counters.Retransmits++
-	f.sndNxt = f.sndUna
+	f.sndNxt, f.recover = f.sndUna, f.sndMax
 	f.clear(timing | windowFull) // Karn's rule (RFC 6298 section 3)
 	h.makeReady(i, f)
 }
@@ -116,16 +122,17 @@ func (h *Handler) schedule(i uint32, f *flow) {
 
 // NextDeadlineMs is when Advance is due, or -1.
 func (h *Handler) NextDeadlineMs() int64 {
-	if h.acceptWait {
-		return h.cfg.Link.NowMs + 1000
+	next := h.wheel.Next()
+	if h.acceptAtMs != 0 && (next < 0 || h.acceptAtMs < next) {
+		next = h.acceptAtMs
 	}
-	return h.wheel.Next()
+	return next
 }
 
 // Advance runs the timers that are due.
 func (h *Handler) Advance() {
-	if h.acceptWait {
-		h.acceptWait = false
+	if h.acceptAtMs != 0 && h.acceptAtMs <= h.cfg.Link.NowMs {
+		h.acceptAtMs = 0
 		for j := range h.listeners {
 			h.acceptAll(&h.listeners[j])
 		}
@@ -157,8 +164,10 @@ func (h *Handler) fire(i uint32) {
 
 // timeout handles the retransmission timer.
 func (h *Handler) timeout(i uint32, f *flow) {
-	if h.cfg.Queue.Attached() {
+	if h.cfg.Queue.Attached() && !f.has(onParked) {
 		f.retries = min(f.retries+1, 200)
+	} else {
+		f.retries = min(f.retries+1, maxIdleRetries)
 	}
 	switch f.state {
 	case synReceived:
@@ -166,6 +175,7 @@ func (h *Handler) timeout(i uint32, f *flow) {
 			h.resetBoth(i, f)
 			return
 		}
+		f.clear(timing) // Karn's rule
 		h.sendSyn(f, header.TCPSyn|header.TCPAck)
 		h.armRTO(i, f)
 	case synSent:
@@ -175,7 +185,7 @@ func (h *Handler) timeout(i uint32, f *flow) {
 			return
 		}
 		h.trySyn(i, f)
-	case resetting:
+	case resetting, timeWait:
 		h.release(i, f)
 	case established:
 		h.dataTimeout(i, f)
@@ -186,6 +196,10 @@ func (h *Handler) timeout(i uint32, f *flow) {
 func (h *Handler) dataTimeout(i uint32, f *flow) {
 	if f.retries > maxRetries {
 		h.resetBoth(i, f)
+		return
+	}
+	if f.sndWnd == 0 && f.has(hostFailed) {
+		h.hostReset(i, f) // the rest may never be wanted
 		return
 	}
 	if f.sndUna != f.sndMax {
@@ -208,19 +222,21 @@ func (h *Handler) probeWindow(i uint32, f *flow) {
 		h.sendFin(i, f)
 		return
 	}
-	h.sendData(i, f, 1)
+	h.sendData(i, f, 1, false)
 }
 
 // probeGuest asks a silent guest whether it still knows the connection: a
 // segment that it has to answer (RFC 1122 section 4.2.3.6).
 func (h *Handler) probeGuest(i uint32, f *flow) {
+	if !h.cfg.Queue.Attached() {
+		f.seenAtMs = h.now() // nobody is there to be asked
+		return
+	}
 	if !f.has(probing) {
 		f.set(probing)
 		f.retries = 0
 	}
-	if h.cfg.Queue.Attached() {
-		f.retries++
-	}
+	f.retries++
 	if f.retries > maxProbes {
 		h.resetBoth(i, f)
 		return

@@ -21,6 +21,7 @@ const (
 	discardPeeks = 32
 	// firstExpect is how much a socket is expected to have, before it was asked.
 	firstExpect = 16 << 10
+	minExpect   = 2048
 	// maxIPPacket is the largest IP packet without BIG TCP.
 	maxIPPacket = 65535
 )
@@ -35,15 +36,18 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 			return
 		}
 		if f.has(hostEOF) && f.sndNxt == f.eofSeq+1 {
+			if f.has(hostFailed) {
+				h.hostReset(i, f) // it ended, then refused what the guest sent
+			}
 			return
 		}
 		if !f.has(hostReadable) && !before(f.sndNxt, f.sndMax) {
 			return
 		}
-		want := h.sendRoom(f)
+		want, all := h.sendRoom(f)
 		if want == 0 {
 			f.set(windowFull)
-			if f.inFlight() == 0 {
+			if f.inFlight() == 0 && !f.has(rtoArmed) {
 				h.armRTO(i, f) // to probe the window
 			}
 			return
@@ -52,7 +56,7 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 			h.makeReady(i, f)
 			return
 		}
-		n, more := h.sendData(i, f, min(want, left))
+		n, more := h.sendData(i, f, min(want, left), all)
 		left -= n
 		if !more {
 			return
@@ -61,20 +65,29 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 }
 
 // sendRoom is how many bytes the guest's window allows to be sent now: 0 where
-// it is better to wait for more room (RFC 1122 section 4.2.3.4).
-func (h *Handler) sendRoom(f *flow) int {
+// it is better to wait for more room, that is, where less than a segment fits
+// and less than half of the largest window (RFC 1122 section 4.2.3.4). If so
+// little is in flight that the guest may delay its acknowledgement, all is true:
+// the room may be used if it takes everything that waits.
+func (h *Handler) sendRoom(f *flow) (room int, all bool) {
 	flight := f.inFlight()
 	if flight >= f.sndWnd {
-		return 0
+		return 0, false
 	}
-	room := f.sndWnd - flight
-	if flight > 0 && room < uint32(f.mss) && room < f.maxWnd/2 {
-		return 0
+	free, segment := f.sndWnd-flight, f.segmentBytes()
+	switch {
+	case free >= segment:
+		free -= free % segment
+	case flight == 0 || free >= f.maxWnd/2:
+	case flight < 2*segment:
+		all = true
+	default:
+		return 0, false
 	}
-	if f.has(hostEOF) {
-		room = min(room, f.eofSeq-f.sndNxt)
+	if f.has(hostEOF) && f.eofSeq-f.sndNxt <= free {
+		return int(f.eofSeq - f.sndNxt), false
 	}
-	return int(room)
+	return int(free), all
 }
 
 // framePayload is the most data of f that one frame carries: as many segments
@@ -84,36 +97,45 @@ func (h *Handler) framePayload(f *flow) int {
 	if f.v6() {
 		tso = header.FeatureGuestTSO6
 	}
-	mss := int(f.mss)
-	if !h.cfg.Link.Has(tso) {
+	mss := int(f.segmentBytes())
+	if !h.cfg.Link.Has(tso | header.FeatureGuestCsum) {
 		return mss
 	}
 	n := maxIPPacket - (headerBytes(f) - header.EthLen)
 	return max(n-n%mss, mss)
 }
 
-// sendData peeks up to want bytes at sndNxt straight into frames for the guest.
-// It returns how many bytes went, and whether it is worth to go on.
-func (h *Handler) sendData(i uint32, f *flow, want int) (n int, more bool) {
+// sendData peeks up to want bytes at sndNxt straight into frames for the guest;
+// with all, it sends nothing if there may be more. It returns how many bytes
+// went, and whether it is worth to go on.
+func (h *Handler) sendData(i uint32, f *flow, want int, all bool) (n int, more bool) {
 	if f.expect == 0 {
 		f.expect = firstExpect
 	}
+	if !all {
+		want = min(want, int(f.expect))
+	}
 	var rooms [maxOpenFrames]int32
-	opened, total := h.openFrames(f, rooms[:], min(want, int(f.expect)))
+	opened, total := h.openFrames(f, rooms[:], want)
 	if total == 0 {
 		h.park(i, f)
 		return 0, false
 	}
-	n, errno := h.peek(f, total)
+	n, total, errno := h.peek(f, total)
 	if n <= 0 {
 		h.cfg.Queue.Cancel()
 		return 0, h.peekEnded(i, f, errno)
 	}
 	f.peekSeq = f.sndNxt + uint32(n)
+	if all && n == total {
+		h.cfg.Queue.Cancel()
+		f.set(windowFull)
+		return 0, false
+	}
 	f.peeks = min(f.peeks, 254) + 1
-	f.expect = uint32(max(2*n, 2048))
+	f.expect = uint32(max(2*n, minExpect))
 	if n == total {
-		f.expect = uint32(min(4*n, runBytes))
+		f.expect = uint32(min(max(4*n, minExpect), runBytes))
 	}
 	drained := n < total
 	left := n
@@ -125,7 +147,7 @@ func (h *Handler) sendData(i uint32, f *flow, want int) (n int, more bool) {
 	h.cfg.Queue.Cancel()
 	h.Counters.BytesToGuest += uint64(n)
 	h.sent(i, f)
-	if drained && !f.has(hostEnded) {
+	if drained && !f.has(hostEnded|hostUrgent) {
 		f.clear(hostReadable)
 		return n, false
 	}
@@ -159,8 +181,8 @@ func (h *Handler) endFrame(f *flow, n int, last bool) {
 		flags |= header.TCPPsh
 	}
 	v, hdr := h.putHeaders(f, f.sndNxt, flags, n)
-	if n > int(f.mss) {
-		v.GSOType, v.GSOSize, v.HdrLen = header.GSOTCPv4, f.mss, uint16(len(hdr))
+	if mss := f.segmentBytes(); n > int(mss) {
+		v.GSOType, v.GSOSize, v.HdrLen = header.GSOTCPv4, uint16(mss), uint16(len(hdr))
 		if f.v6() {
 			v.GSOType = header.GSOTCPv6
 		}
@@ -189,20 +211,31 @@ func (h *Handler) sent(i uint32, f *flow) {
 	}
 }
 
-// peek peeks at sndNxt into the open frames, room bytes in all.
-func (h *Handler) peek(f *flow, room int) (int, hostsock.Errno) {
+// peek peeks at sndNxt into the open frames, room bytes in all. It returns how
+// many bytes came, and how many there was room for in one system call.
+func (h *Handler) peek(f *flow, room int) (n, asked int, errno hostsock.Errno) {
 	vecs := h.cfg.Queue.Payload()
-	if h.peekOffset {
-		if f.peekSeq != f.sndNxt {
-			if errno := hostsock.SetPeekOffset(int(f.fd), int(f.sndNxt-f.headSeq)); errno != 0 {
-				return -1, errno
-			}
-			f.peekSeq = f.sndNxt
-		}
-		return h.calls.Peek(int(f.fd), vecs)
+	if !h.peekOffset {
+		return h.peekFromHead(f, vecs, room)
 	}
-	// Without SO_PEEK_OFF (kernels before 6.9) each peek starts at the head:
-	// what was sent already is copied once more, to nowhere.
+	if len(vecs) > hostsock.MaxVecs {
+		vecs = vecs[:hostsock.MaxVecs]
+		room = iov.Len(vecs)
+	}
+	if f.peekSeq != f.sndNxt {
+		if errno := hostsock.SetPeekOffset(int(f.fd), int(f.sndNxt-f.headSeq)); errno != 0 {
+			return 0, room, errno
+		}
+		f.peekSeq = f.sndNxt
+	}
+	n, errno = h.calls.Peek(int(f.fd), vecs)
+	return n, room, errno
+}
+
+// peekFromHead is peek without SO_PEEK_OFF (kernels before 6.9): each peek
+// starts at the head of the queue, and what was sent already is copied once
+// more, to nowhere.
+func (h *Handler) peekFromHead(f *flow, vecs []iov.Vec, room int) (n, asked int, errno hostsock.Errno) {
 	skip := int(f.sndNxt - f.headSeq)
 	h.peekVec = h.peekVec[:0]
 	for left := skip; left > 0; {
@@ -214,14 +247,18 @@ func (h *Handler) peek(f *flow, room int) (int, hostsock.Errno) {
 		left -= m
 	}
 	h.peekVec = append(h.peekVec, vecs...)
-	n, errno := h.calls.Peek(int(f.fd), h.peekVec)
-	if errno == 0 && n > 0 && n <= skip {
-		return 0, hostsock.EAGAIN // nothing behind what was sent
+	if len(h.peekVec) > hostsock.MaxVecs {
+		h.peekVec = h.peekVec[:hostsock.MaxVecs]
+		room = iov.Len(h.peekVec) - skip
 	}
-	if errno == 0 && n > 0 {
-		n -= skip
+	n, errno = h.calls.Peek(int(f.fd), h.peekVec)
+	switch {
+	case errno != 0 || n > skip:
+		return max(n-skip, 0), room, errno
+	case f.has(hostEnded) && n == skip:
+		return 0, room, 0 // what was sent is all that there will be
 	}
-	return min(n, room), errno
+	return 0, room, hostsock.EAGAIN // nothing behind it
 }
 
 // peekEnded handles a peek that returned nothing: drained, the end, or an
@@ -247,6 +284,9 @@ func (h *Handler) peekEnded(i uint32, f *flow, errno hostsock.Errno) bool {
 
 // sendFin tells the guest that the host's peer has ended, behind its last byte.
 func (h *Handler) sendFin(i uint32, f *flow) {
+	if !f.has(finSent) && f.has(wroteEnd) {
+		f.set(finLast)
+	}
 	f.set(finSent)
 	h.sendFlags(f, f.eofSeq, header.TCPFin|header.TCPAck)
 	f.sndNxt = f.eofSeq + 1
