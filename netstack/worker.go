@@ -46,7 +46,7 @@ type Worker struct {
 	// broke; it must not block.
 	onBroken func(tx bool, err error)
 
-	parkMu   sync.Mutex
+	parkMu   sync.Mutex // held by Park and Close, which take turns
 	parkWant atomic.Bool
 	parked   chan struct{}
 	resume   chan struct{}
@@ -89,27 +89,34 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 
 // Close ends the worker: its sockets are closed, its flows reset. The rings must
 // have been detached, or their memory must stay mapped until Close returns.
+// Closing again does nothing.
 func (w *Worker) Close() {
-	w.closing.Store(true)
+	w.parkMu.Lock()
+	defer w.parkMu.Unlock()
+	if w.closing.Swap(true) {
+		return
+	}
 	w.poll.Wake()
 	<-w.done
+	w.poll.Close() // not before: Wake must not meet a descriptor used anew
 }
 
 // Park runs f while the worker stands still between two turns and touches
 // neither rings nor guest memory. It is the one way in which anyone else
-// changes the worker's world. f must not call Park.
+// changes the worker's world. f must not call Park or Close. After Close, f runs
+// as well: there is no turn any more that it could disturb.
 func (w *Worker) Park(f func()) {
 	w.parkMu.Lock()
 	defer w.parkMu.Unlock()
+	if w.closing.Load() {
+		f()
+		return
+	}
 	w.parkWant.Store(true)
 	w.poll.Wake()
-	select {
-	case <-w.parked:
-		f()
-		w.resume <- struct{}{}
-	case <-w.done:
-		f()
-	}
+	<-w.parked
+	f()
+	w.resume <- struct{}{}
 }
 
 // run is the worker's goroutine. It has a thread of its own: epoll, sockets and
@@ -126,7 +133,6 @@ func (w *Worker) run() {
 	}
 	w.queue.Abandon()
 	w.protos.close()
-	w.poll.Close()
 	close(w.done)
 }
 
