@@ -117,5 +117,5 @@ func (g *Guest) sendTCP(s *segment) (bool, error) {
 		}
 		binary.BigEndian.PutUint16(t[header.TCPCsumOffset:], ^fold(sum))
 	}
-	return true, g.send(l4At+l4, g.payload.addr+uint64(s.place), s.n)
+	return true, g.send(l4At+l4, s.place, s.n)
 }

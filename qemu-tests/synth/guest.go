@@ -44,6 +44,7 @@ type Guest struct {
 	serial  uint32 // connections begun
 	clock   clock
 
+	started      bool
 	gatewayKnown bool
 	wscale       uint8
 	window       uint16
@@ -84,12 +85,14 @@ func (g *Guest) start() (err error) {
 	if need := uint64(featureVersion1 | header.FeatureMrgRxBuf); offer&need != need {
 		return fmt.Errorf("the backend offers %#x, which lacks VERSION_1 or MRG_RXBUF", g.fe.Offered)
 	}
+	g.Features = offer
 	if err := g.layOut(offer); err != nil {
 		return err
 	}
 	if g.Features, err = g.fe.Start(g.vm, offer); err != nil {
 		return err
 	}
+	g.started = true
 	g.conns.init(g.cfg.Conns)
 	g.frames.init(&g.cfg, g.Features)
 	if err := g.rx.fill(); err != nil {
@@ -101,7 +104,8 @@ func (g *Guest) start() (err error) {
 // layOut makes guest memory, with rings, buffers and the payload in it.
 func (g *Guest) layOut(features uint64) (err error) {
 	n := uint64(g.cfg.RingSize)
-	size := n*uint64(g.cfg.RxBufBytes) + n*(slotBytes+2048) + 4*patternBytes + 1<<20
+	slot, _ := slotStride(&g.cfg, features)
+	size := n*uint64(g.cfg.RxBufBytes+slot+256) + 2*patternBytes + 1<<20
 	if g.mem, err = vutest.NewMemory(vutest.Span{GuestAddr: 1 << 20, Size: (size + 0xfff) &^ 0xfff}); err != nil {
 		return err
 	}
@@ -123,7 +127,7 @@ func (g *Guest) layOut(features uint64) (err error) {
 // Close ends the guest: the backend is told that the rings stop, and memory goes.
 func (g *Guest) Close() error {
 	var errs []error
-	if g.tx.q != nil && g.Features != 0 {
+	if g.started {
 		errs = append(errs, g.fe.Stop())
 	}
 	errs = append(errs, g.fe.Close())
@@ -133,7 +137,7 @@ func (g *Guest) Close() error {
 	if g.mem != nil {
 		errs = append(errs, g.mem.Close())
 	}
-	g.vm, g.mem, g.Features = nil, nil, 0
+	g.vm, g.mem, g.started = nil, nil, false
 	return errors.Join(errs...)
 }
 

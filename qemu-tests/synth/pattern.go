@@ -24,13 +24,14 @@ func patternByte(i uint16) byte {
 // give the checksum of any part of it.
 type payload struct {
 	addr uint64
+	mem  []byte
 	// sums[i] is the sum of the first i bytes as big-endian words. The whole
 	// is just under 2^32.
 	sums [2*patternBytes + 1]uint32
 }
 
 func (p *payload) init(addr uint64, mem []byte) {
-	p.addr = addr
+	p.addr, p.mem = addr, mem
 	for i := range 2 * patternBytes {
 		v := patternByte(uint16(i))
 		mem[i] = v

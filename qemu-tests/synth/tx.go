@@ -3,6 +3,7 @@ package synth
 import (
 	"fmt"
 
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/vutest"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/virtqtest"
 )
@@ -11,11 +12,16 @@ import (
 const slotBytes = 128
 
 // txRing is the transmit ring. Each frame has its headers in a slot of its
-// own, and its payload in the pattern.
+// own, and its payload in the pattern. Where the device does not complete
+// checksums, the payload is copied behind the headers: Linux has no
+// scatter-gather then, and passt takes such frames in one piece only.
 type txRing struct {
 	q      *vutest.Queue
 	addr   uint64
 	mem    []byte
+	stride int      // bytes of a slot
+	linear bool     // frames are in one piece
+	holds  []held   // by slot, where frames are in one piece
 	slots  []uint16 // those not in use
 	slotOf []uint16 // by head
 	bufs   [2]virtqtest.Buffer
@@ -27,19 +33,33 @@ type txRing struct {
 	options [8]byte
 }
 
+// held is the part of the pattern that a slot holds already.
+type held struct{ at, place, n int32 }
+
 func (t *txRing) init(g *Guest, q *vutest.Queue) (err error) {
 	t.q = q
 	n := g.cfg.RingSize
-	if t.addr, err = g.mem.Alloc(uint64(n)*slotBytes, slotBytes); err != nil {
+	t.stride, t.linear = slotStride(&g.cfg, g.Features)
+	t.holds = make([]held, n)
+	bytes := uint64(n) * uint64(t.stride)
+	if t.addr, err = g.mem.Alloc(bytes, slotBytes); err != nil {
 		return err
 	}
-	t.mem = g.mem.Bytes(t.addr, uint64(n)*slotBytes)
+	t.mem = g.mem.Bytes(t.addr, bytes)
 	t.slotOf = make([]uint16, n)
 	for i := n - 1; i >= 0; i-- {
 		t.slots = append(t.slots, uint16(i))
 	}
 	t.callsOff(g)
 	return nil
+}
+
+// slotStride is how large a slot is, and whether it holds the payload too.
+func slotStride(cfg *Config, features uint64) (bytes int, linear bool) {
+	if features&header.FeatureCsum != 0 {
+		return slotBytes, false
+	}
+	return (slotBytes + cfg.MTU + slotBytes - 1) &^ (slotBytes - 1), true
 }
 
 // callsOff leaves calls to the times when they are needed.
@@ -56,19 +76,26 @@ func (t *txRing) slot() []byte {
 		t.full = true
 		return nil
 	}
-	return t.mem[int(t.slots[len(t.slots)-1])*slotBytes:][:slotBytes]
+	return t.mem[int(t.slots[len(t.slots)-1])*t.stride:][:slotBytes]
 }
 
 // send sends the frame whose headers were written to the slot: their length,
-// and where the payload lies in guest memory.
-func (g *Guest) send(headers int, payload uint64, n int) error {
+// and the part of the pattern that is its payload.
+func (g *Guest) send(headers, place, n int) error {
 	t := &g.tx
 	s := t.slots[len(t.slots)-1]
-	t.bufs[0] = virtqtest.Buffer{Addr: t.addr + uint64(s)*slotBytes, Len: uint32(headers)}
-	t.bufs[1] = virtqtest.Buffer{Addr: payload, Len: uint32(n)}
+	t.bufs[0] = virtqtest.Buffer{Addr: t.addr + uint64(s)*uint64(t.stride), Len: uint32(headers)}
+	t.bufs[1] = virtqtest.Buffer{Addr: g.payload.addr + uint64(place), Len: uint32(n)}
 	bufs := t.bufs[:]
-	if n == 0 {
+	if n == 0 || t.linear {
 		bufs = bufs[:1]
+	}
+	if n > 0 && t.linear {
+		t.bufs[0].Len += uint32(n)
+		if h := (held{int32(headers), int32(place), int32(n)}); t.holds[s] != h {
+			copy(t.mem[int(s)*t.stride+headers:][:n], g.payload.mem[place:])
+			t.holds[s] = h
+		}
 	}
 	head, err := t.q.Add(bufs, nil)
 	if err != nil {

@@ -32,7 +32,7 @@ func (g *Guest) SendDatagram(to netip.AddrPort, localPort uint16, n int) (bool, 
 		}
 		binary.BigEndian.PutUint16(u[6:], v)
 	}
-	return true, g.send(udpHeaders, g.payload.addr, n)
+	return true, g.send(udpHeaders, 0, n)
 }
 
 // udp takes a datagram; available is how much of it the packet can hold.

@@ -106,6 +106,9 @@ func (t *bench) open() (c *synth.Conn, fd int, err error) {
 		}
 		return fd >= 0 && t.events.take(synth.Opened)
 	})
+	if err == nil {
+		err = t.rest(0)
+	}
 	return c, fd, err
 }
 
