@@ -42,6 +42,7 @@ const (
 	hostUrgent                    // urgent data came: a short read does not mean an empty queue
 	finLast                       // our FIN acknowledges the guest's: nothing can be missing
 	kept                          // the host's kernel was asked to probe its peer
+	ackStash                      // the guest is told that we have what is in the stash
 )
 
 // flow is one connection. It is kept small: there may be 100 000.
@@ -110,6 +111,18 @@ func (f *flow) segmentBytes() uint32 {
 		return half
 	}
 	return uint32(f.mss)
+}
+
+// ackSeq is what is acknowledged to the guest: what the host's socket took, or
+// also what the stash holds, but never a FIN that was not passed on.
+func (f *flow) ackSeq() uint32 {
+	switch {
+	case !f.has(ackStash):
+		return f.hostTaken
+	case f.has(guestFin):
+		return f.rcvNxt - 1
+	}
+	return f.rcvNxt
 }
 
 // inFlight is how many sequence numbers the guest has yet to acknowledge.

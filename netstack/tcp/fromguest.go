@@ -183,11 +183,16 @@ func (h *Handler) ahead(f *flow, seq uint32, carries bool) {
 
 // nothingNew answers a segment that ends before what is expected, n bytes of
 // data that begin old bytes back: a repetition, or a probe that wants an answer
-// (RFC 9293 section 3.8.4). A guest that probes an idle connection wants to know
+// (RFC 9293 section 3.8.4). A repetition of what is in the stash says that the
+// guest has waited long; it must not give up for want of an answer, and the
+// stash is not going to be lost. A guest that probes an idle connection wants to know
 // of the peer behind us, so the host's kernel has to ask that one.
 func (h *Handler) nothingNew(i uint32, f *flow, old, n int) {
 	f.set(ackNow)
 	h.oweAck(i, f)
+	if f.has(hasStash) && n > 0 {
+		f.set(ackStash)
+	}
 	if old == 1 && n <= 1 && !f.has(kept) && f.rcvEdge != f.rcvNxt {
 		f.set(kept)
 		hostsock.SetKeepalive(int(f.fd))
@@ -269,6 +274,10 @@ func (h *Handler) acked(i uint32, f *flow, ack uint32) {
 		}
 	}
 	h.discard(f)
+	if f.has(hostUrgent) {
+		f.set(hostReadable) // a peek ends at the urgent byte, or begins there
+		h.makeReady(i, f)
+	}
 }
 
 // windowFromGuest takes over the window that the guest offers in the segment at

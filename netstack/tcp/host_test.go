@@ -75,6 +75,19 @@ func (x *script) hostAccepts(n int) {
 	x.hosts[n] = &hostEnd{conn: conn.(*net.TCPConn), flow: n, written: 1, read: 1}
 }
 
+// hostAcceptsAll accepts what is there and forgets it.
+func (x *script) hostAcceptsAll() {
+	l := x.listener.(*net.TCPListener)
+	x.try(l.SetDeadline(time.Now().Add(20 * time.Millisecond)))
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		x.Cleanup(func() { conn.Close() })
+	}
+}
+
 func (x *script) hostConnects(n int) {
 	x.Helper()
 	conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.ParseIP(x.loopback()), Port: int(x.forwardPort)})

@@ -28,11 +28,11 @@ func headerBytes(f *flow) int {
 // send, scaled. It also remembers that the guest was told (the acknowledgement
 // that every segment carries).
 func (h *Handler) windowField(f *flow) uint16 {
-	f.lastAcked = f.hostTaken
+	f.lastAcked = f.ackSeq()
 	f.clear(ackNow | ackLater)
 	w := uint32(0)
-	if atOrAfter(f.rcvEdge, f.hostTaken) {
-		w = f.rcvEdge - f.hostTaken
+	if atOrAfter(f.rcvEdge, f.lastAcked) {
+		w = f.rcvEdge - f.lastAcked
 	}
 	return uint16(min(w>>f.rcvShift, 0xffff))
 }
@@ -44,7 +44,7 @@ func (h *Handler) putHeaders(f *flow, seq uint32, flags uint8, payloadBytes int)
 	n := h.putIP(h.scratch[:], &f.key, header.TCPLen+payloadBytes)
 	t := header.TCPFields{
 		SrcPort: f.key.RemotePort, DstPort: f.key.LocalPort,
-		Seq: seq, Ack: f.hostTaken, Flags: flags, Window: h.windowField(f),
+		Seq: seq, Ack: f.ackSeq(), Flags: flags, Window: h.windowField(f),
 	}
 	header.PutTCP(h.scratch[n:], &t, 0)
 	return h.offload(&f.key, n, header.TCPLen, payloadBytes)

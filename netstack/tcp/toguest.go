@@ -301,7 +301,8 @@ func (h *Handler) sendFin(i uint32, f *flow) {
 // bytes left of one can hold the window shut. So when a part of the queue was
 // dropped, the rest of it goes as soon as all is acknowledged.
 func (h *Handler) discard(f *flow) {
-	if f.sndUna-f.headSeq >= discardBytes || f.peeks >= discardPeeks || f.has(midQueue) && f.sndUna == f.sndMax {
+	if f.sndUna-f.headSeq >= discardBytes || f.peeks >= discardPeeks ||
+		f.has(midQueue) && f.sndUna == f.sndMax || f.has(hostUrgent) {
 		h.discardAll(f)
 	}
 }

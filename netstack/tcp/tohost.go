@@ -91,7 +91,7 @@ func (h *Handler) dropStash(i uint32, f *flow) {
 	if f.has(hasStash) {
 		h.stashBytes -= len(h.stash[i])
 		delete(h.stash, i)
-		f.clear(hasStash)
+		f.clear(hasStash | ackStash)
 	}
 }
 
@@ -161,7 +161,7 @@ func (h *Handler) EndBatch() {
 // settleAck sends the acknowledgement that f owes, or sets its time.
 func (h *Handler) settleAck(i uint32, f *flow) {
 	h.widenWindow(i, f)
-	due := f.hostTaken - f.lastAcked
+	due := f.ackSeq() - f.lastAcked
 	switch {
 	case f.has(ackNow) || due >= 2*uint32(f.guestMSS):
 		h.sendFlags(f, f.sndNxt, header.TCPAck)

@@ -3,7 +3,6 @@ package tcp
 import (
 	"net"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -269,24 +268,23 @@ func (w *world) indexOf(f *flow) uint32 {
 	return i
 }
 
-// fromGuest hands a frame to the handler, in three pieces of memory of its own.
+// fromGuest hands a frame to the handler.
 func (w *world) fromGuest(frame []byte) {
 	w.Helper()
+	fr := w.parsed(frame)
+	w.h.FromGuest(&fr)
+}
+
+// parsed makes what a worker makes of a frame, in three pieces of memory of its
+// own.
+func (w *world) parsed(frame []byte) link.Frame {
+	w.Helper()
 	mem := append(make([]byte, header.VnetLen), frame...)
-	fr := &link.Frame{Bytes: len(frame), Head: append([]byte(nil), frame[:min(len(frame), header.MaxHeaders)]...)}
+	fr := link.Frame{Bytes: len(frame), Head: append([]byte(nil), frame[:min(len(frame), header.MaxHeaders)]...)}
 	cut := header.VnetLen + len(frame)*2/3
 	fr.Vecs = []iov.Vec{iov.Of(mem[:header.VnetLen]), iov.Of(mem[header.VnetLen:cut]), iov.Of(mem[cut:])}
 	if why := header.Parse(&fr.Packet, fr.Head, fr.Bytes); why != header.OK {
 		w.Fatalf("frame of the test: %v", why)
 	}
-	w.h.FromGuest(fr)
-}
-
-// openFiles counts the descriptors of the process.
-func openFiles(t testing.TB) int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
+	return fr
 }
