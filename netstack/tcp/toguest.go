@@ -298,8 +298,9 @@ func (h *Handler) sendFin(i uint32, f *flow) {
 //
 // The kernel charges a buffer of its queue as a whole until its last byte is
 // dropped, and merges what comes in to buffers of up to the receive window: a few
-// bytes left of one can hold the window shut. So when a part of the queue was
-// dropped, the rest of it goes as soon as all is acknowledged.
+// bytes left of one can hold the window shut. So once a part of the queue was
+// dropped, the rest of it goes as soon as all that was sent is acknowledged, until
+// the queue was seen empty.
 func (h *Handler) discard(f *flow) {
 	if f.sndUna-f.headSeq >= discardBytes || f.peeks >= discardPeeks ||
 		f.has(midQueue) && f.sndUna == f.sndMax || f.has(hostUrgent) {
@@ -318,8 +319,8 @@ func (h *Handler) discardAll(f *flow) {
 		return
 	}
 	f.peeks = 0
-	if f.sndUna == f.sndMax {
-		f.clear(midQueue)
+	if f.sndUna == f.sndMax && !f.has(hostReadable) {
+		f.clear(midQueue) // the queue is empty now
 	} else {
 		f.set(midQueue)
 	}
