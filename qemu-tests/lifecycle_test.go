@@ -88,7 +88,7 @@ func timeToTraffic(ctx context.Context, l *lab.Lab) (out, in time.Duration, err 
 	}
 	var last error
 	err = lab.WaitFor(ctx, 3*backWithin, "no connection to the guest", func() bool {
-		last = l.VMHost.Do(func() error { return shortExchange("127.0.0.1:" + suitePort) })
+		last = l.VMHost.Do(func() error { return lab.Exchange("127.0.0.1:" + suitePort) })
 		in = time.Since(start)
 		return last == nil
 	})

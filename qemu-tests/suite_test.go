@@ -3,15 +3,12 @@ package qemutests
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/guest"
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/lab"
-	"github.com/vhost-net-go/vhost-net-go/qemu-tests/pattern"
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/peer"
 )
 
@@ -46,7 +43,7 @@ step upload6 guest-agent upload %[8]s %[9]d
 guest-agent serve %[10]s &
 step serve guest-agent tcp 127.0.0.1:%[10]s 10
 # the host's client raises a flag when it is done
-wait_host() { i=0; while [ $i -lt 300 ]; do busybox wget -q -O /dev/null '%[11]s' && return 0; i=$((i+1)); sleep 0.1; done; return 1; }
+wait_host() { i=0; while [ $i -lt 300 ]; do busybox wget -q -O /dev/null '%[11]s' 2>/dev/null && return 0; i=$((i+1)); sleep 0.1; done; return 1; }
 step host wait_host
 `, lab.Peer4, lab.Peer6, lab.PeerName, peer.EchoPort, get4, get6, peer.URL(lab.Peer4, "digest"), peer.URL(lab.Peer6, "digest"),
 		transferBytes, suitePort, peer.URL(lab.Peer4, "flag"))
@@ -67,7 +64,7 @@ func checkSuite(ctx context.Context, t *testing.T, l *lab.Lab, vm *guest.VM) {
 		}
 		var line string
 		err := ns.Do(func() (err error) {
-			line, err = digestOver(net.JoinHostPort(from.address, suitePort), 16<<20)
+			line, err = lab.Digest(net.JoinHostPort(from.address, suitePort), 16<<20)
 			return err
 		})
 		if err != nil {
@@ -104,50 +101,4 @@ func checkSteps(t *testing.T, vm *guest.VM, want []string) {
 	if t.Failed() {
 		t.Logf("console:\n%s", vm.Console.Tail(60))
 	}
-}
-
-// digestOver sends test data to a digest server, closes its side and compares the answer.
-func digestOver(address string, bytes int64) (string, error) {
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
-	start := time.Now()
-	if _, err := io.Copy(conn, pattern.Reader(1, bytes)); err != nil {
-		return "", err
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(conn)
-	if err != nil {
-		return "", err
-	}
-	if got, want := strings.TrimSpace(string(answer)), pattern.Sum(1, bytes); got != want {
-		return "", fmt.Errorf("the guest saw sha256 %q, want %s", got, want)
-	}
-	return fmt.Sprintf("%d bytes at %.0f Mbit/s", bytes, float64(bytes)*8/1e6/time.Since(start).Seconds()), nil
-}
-
-// shortExchange is a connection to the guest that must be answered at once.
-func shortExchange(address string) error {
-	conn, err := net.DialTimeout("tcp", address, time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond))
-	if _, err := conn.Write([]byte("x")); err != nil {
-		return err
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(conn)
-	if err == nil && len(answer) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
 }

@@ -11,7 +11,7 @@ import (
 // goBuild builds a package of this module, or of the project's root module, without cgo. moduleDir is where the go command
 // finds the module.
 func goBuild(ctx context.Context, moduleDir, pkg, out string) error {
-	_, err := runTool(ctx, "env", "-C", moduleDir, "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", out, pkg)
+	_, err := runTool(ctx, "env", "-C", moduleDir, "CGO_ENABLED=0", "go", "build", "-trimpath", "-buildvcs=false", "-o", out, pkg)
 	if err != nil {
 		return fmt.Errorf("build %s: %w", pkg, err)
 	}

@@ -176,7 +176,9 @@ func readModule(ctx context.Context, tree *Tree, name string) ([]byte, error) {
 	case ".ko":
 		return os.ReadFile(found)
 	case ".xz":
-		text, err := runTool(ctx, "xz", "-dc", found)
+		// The machine may not have xz, and the tree's works only with the tree's libraries.
+		libs := filepath.Join(tree.Root, libraryDirs[0])
+		text, err := runTool(ctx, filepath.Join(libs, "ld-linux-x86-64.so.2"), "--library-path", libs, filepath.Join(tree.Root, "usr/bin/xz"), "-dc", found)
 		return []byte(text), err
 	}
 	return nil, fmt.Errorf("%s: unknown compression", found)

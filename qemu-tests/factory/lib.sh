@@ -28,7 +28,10 @@ esac
 SCRIPT
 	chmod +x /tmp/udhcpc.script
 	ip link set eth0 up
-	busybox udhcpc -i eth0 -n -q -t 8 -T 1 -s /tmp/udhcpc.script
+	busybox udhcpc -i eth0 -n -q -t 8 -T 1 -s /tmp/udhcpc.script 2>/tmp/udhcpc.log || {
+		tail -n 2 /tmp/udhcpc.log
+		return 1
+	}
 }
 
 # slaac: waits for the kernel's own IPv6 address and default route.
@@ -54,7 +57,10 @@ gateway6() { ip -6 route show default | sed -n 's/.*via \([^ ]*\).*/\1/p' | head
 # reply ADDRESS: one echo request of three at least is answered (that is ping's exit status).
 reply() {
 	case $1 in *:*) _f=-6 ;; *) _f=-4 ;; esac
-	busybox ping $_f -c 3 -i 0.2 -W 2 -I eth0 "$1"
+	_o=$(busybox ping $_f -c 3 -i 0.2 -W 2 -I eth0 "$1" 2>&1)
+	_rc=$?
+	echo "$1: $(echo "$_o" | tail -n 2 | sed 's/^3 packets transmitted, //; s/^round-trip/times/' | tr '\n' ' ')"
+	return $_rc
 }
 
 # resolve NAME ADDRESS: the name server of the lease knows NAME, and says ADDRESS.

@@ -34,6 +34,13 @@ func NewConsole(tee io.Writer) *Console {
 	return &Console{changed: make(chan struct{}), tee: tee}
 }
 
+// Show passes what is written from now on to w.
+func (c *Console) Show(w io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tee = w
+}
+
 const maxConsoleLines = 20000
 
 // Write takes the guest's output. It never fails.

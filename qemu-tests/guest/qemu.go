@@ -10,7 +10,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/lab"
 )
 
-// QEMUConfig describes a QEMU guest with one network card.
+// QEMUConfig describes a QEMU guest with at most one network card: none without Socket.
 type QEMUConfig struct {
 	Config
 	Kernel *factory.Kernel
@@ -18,6 +18,8 @@ type QEMUConfig struct {
 	Listen bool
 	// ReconnectMs, if not 0, makes a connecting QEMU come back to a restarted backend.
 	ReconnectMs int
+	// Monitor puts QEMU's monitor on the console too, behind Ctrl-A C; Ctrl-A X ends QEMU then.
+	Monitor bool
 	// Accel is "kvm" or "tcg"; empty means tcg.
 	Accel string
 	// MemoryMB is the guest's memory; 0 means 512.
@@ -67,14 +69,21 @@ func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
 	case c.ReconnectMs != 0:
 		chardev += fmt.Sprintf(",reconnect-ms=%d", c.ReconnectMs)
 	}
-	return []string{
-		"qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+	serial := "stdio"
+	if c.Monitor {
+		serial = "mon:stdio"
+	}
+	args := []string{
+		"qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-serial", serial,
 		"-machine", "q35,accel=" + accel + ",memory-backend=mem", "-cpu", cpu, "-m", fmt.Sprint(memory),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", memory),
 		"-kernel", image, "-initrd", initramfs, "-append", "console=ttyS0 quiet loglevel=3 panic=-1 tsc=reliable",
-		"-chardev", chardev, "-netdev", "vhost-user,id=n0,chardev=c0" + c.Netdev,
-		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile=" + c.Device,
 	}
+	if c.Socket == "" {
+		return args
+	}
+	return append(args, "-chardev", chardev, "-netdev", "vhost-user,id=n0,chardev=c0"+c.Netdev,
+		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile="+c.Device)
 }
 
 func copyOnce(from, to string) error {

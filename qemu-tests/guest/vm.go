@@ -19,6 +19,8 @@ type Config struct {
 	Script string
 	// Socket is the path of the vhost-user socket.
 	Socket string
+	// Foreground gives the frontend the caller's terminal.
+	Foreground bool
 	// Tee, if not nil, receives the console's output too, and so does standard output if $VHOST_NET_GO_CONSOLE is set. Stdin is
 	// the console's input.
 	Tee   io.Writer
@@ -41,6 +43,7 @@ func start(ctx context.Context, l *lab.Lab, c Config, args []string) (*VM, error
 	vm := &VM{Console: NewConsole(c.Tee)}
 	command := l.Command(l.VMHost, args...)
 	command.Stdin, command.Stdout, command.Stderr = c.Stdin, vm.Console, vm.Console
+	command.Foreground = c.Foreground
 	p, err := sandbox.Start(ctx, command)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type Command struct {
 	Net *NetNS
 	// UID, if not 0, is the user and group to run as.
 	UID uint32
+	// Foreground lets the program use the terminal that the caller has.
+	Foreground bool
 	// Files become descriptors 3 and up.
 	Files          []*os.File
 	Stdin          io.Reader
@@ -58,7 +60,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	attr := &syscall.SysProcAttr{Setpgid: !c.Foreground, Pdeathsig: syscall.SIGKILL}
 	if c.UID != 0 && c.Root == "" {
 		attr.Credential = &syscall.Credential{Uid: c.UID, Gid: c.UID}
 	}
@@ -76,8 +78,9 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	cmd.SysProcAttr = attr
 	cmd.ExtraFiles = c.Files
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	// The whole group goes: an inner process is in a process namespace whose first process is cmd.
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if c.Root == "" && !c.Foreground {
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	} // Otherwise killing cmd is enough: it is the first of its process namespace.
 	cmd.WaitDelay = 2 * time.Second
 
 	start := cmd.Start

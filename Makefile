@@ -1,0 +1,78 @@
+# make help tells what there is.
+
+GO      ?= go
+FUZZTIME ?= 30s
+RUNS    ?= 5
+
+GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The module of the guest tests has dependencies that the daemon must not have.
+MODULES = . qemu-tests
+
+# A checkout that belongs to somebody else has no version to stamp.
+VCS := $(shell git log -1 >/dev/null 2>&1 || echo -buildvcs=false)
+
+# What is missing on a fresh Debian, as FILE=PACKAGE.
+CA_CERTIFICATES = /etc/ssl/certs/ca-certificates.crt=ca-certificates
+KEYRING         = /usr/share/keyrings/debian-archive-trixie-automatic.gpg=debian-archive-keyring
+C_COMPILER      = /usr/bin/gcc=gcc /usr/include/stdio.h=libc6-dev
+
+.PHONY: help build run test lint unit fuzz guests bench clean needs-run needs-test
+
+help:
+	@echo 'make build    the daemon, as bin/vhost-net-go'
+	@echo 'make run      boot a VM on it, show what the VM sees of the network, give its console'
+	@echo 'make test     lint, unit, guests; with CI=true nothing may be skipped, and fuzz too'
+	@echo 'make lint     gofumpt, vet, staticcheck, build for arm64'
+	@echo 'make unit     unit tests with the race detector'
+	@echo 'make guests   real guests: QEMU, User Mode Linux, libvirt, DPDK; TESTS=REGEXP for some of them'
+	@echo 'make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)'
+	@echo 'make bench    a table against passt, RUNS=$(RUNS) of each; JSON in bin/bench.json'
+	@echo 'make clean    remove what was built here'
+	@echo 'Guests are made from Debian packages, once, in $${VHOST_NET_GO_CACHE:-~/.cache/vhost-net-go} (2 GB).'
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath $(VCS) -o bin/vhost-net-go ./cmd/vhost-net-go
+
+needs-run:
+	@sh qemu-tests/needs.sh $(CA_CERTIFICATES) $(KEYRING)
+
+needs-test:
+	@sh qemu-tests/needs.sh $(CA_CERTIFICATES) $(KEYRING) $(C_COMPILER)
+
+# Built first, so that the VM's console has the terminal to itself.
+run: needs-run build
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/run-vm ./cmd/run-vm
+	@VHOST_NET_GO_BACKEND=bin/vhost-net-go bin/run-vm
+
+test: needs-test lint unit $(if $(filter true,$(CI)),fuzz) guests
+
+# gofumpt lists the files it would change.
+lint:
+	@for m in $(MODULES); do (set -e; cd $$m; echo "lint $$m"; \
+		files=$$($(GO) run $(GOFUMPT) -l $$(git ls-files '*.go' 2>/dev/null | grep -v '^qemu-tests/' || echo .)); \
+		[ -z "$$files" ] || { echo "not formatted by gofumpt: $$files"; exit 1; }; \
+		$(GO) vet ./...; $(GO) run $(STATICCHECK) ./...; \
+		GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./...; GOARCH=arm64 $(GO) vet ./...) || exit 1; done
+
+# The guest tests are the package at the top of their module.
+unit: needs-test
+	$(GO) test -race ./...
+	cd qemu-tests && $(GO) test -race $$($(GO) list ./... | grep -v '/qemu-tests$$')
+
+# Two at a time with one worker each, as most machines have two cores at least.
+fuzz:
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's|/[^/]*_test.go:func | |' | sort -u | \
+		xargs -P 2 -L 1 sh -c 'out=$$($(GO) test -C "$$0" -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 . 2>&1) && \
+		echo "fuzz $$0 $$1: ok, $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -n 1)" || { echo "fuzz $$0 $$1 FAILED"; echo "$$out"; exit 1; }'
+
+guests: build
+	cd qemu-tests && VHOST_NET_GO_BACKEND=../bin/vhost-net-go $(GO) test -count=1 -v -timeout 25m $(if $(TESTS),-run '$(TESTS)') .
+
+bench: needs-run build
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench ./cmd/bench
+	VHOST_NET_GO_BACKEND=bin/vhost-net-go bin/bench -runs $(RUNS) -o bin/bench.json
+
+clean:
+	rm -rf bin
