@@ -14,7 +14,8 @@
 // A byte from the guest belongs to the guest until the host's socket has taken
 // it; only then do we acknowledge it (RFC 9293 section 3.4). What a socket did not
 // take of a segment that lay within the window is kept in a stash, not dropped
-// and begged for again.
+// and begged for again. A guest that sends again what is in the stash is told that
+// we have it: otherwise it would end a connection whose host only rests.
 //
 // # Sequence numbers
 //
@@ -25,7 +26,8 @@
 // From the guest: rcvNxt is the next byte expected, hostTaken one past the last
 // byte that the host's socket took; rcvNxt - hostTaken bytes are in the stash.
 // Segments that begin behind rcvNxt are dropped and answered at once, since
-// nothing on the ring reorders; what overlaps is trimmed (section 3.10.7.4).
+// nothing on the ring reorders; what overlaps is trimmed (section 3.10.7.4). The
+// acknowledgement in a segment counts wherever its data lies.
 //
 // # States
 //
@@ -34,25 +36,38 @@
 // the host's peer connected to a forwarded port, SYN was sent. established: both
 // are connected; four flags tell how far each direction has ended: hostEOF (the
 // host's peer ended, its last byte is known), finSent (the guest was told),
-// guestFin (the guest ended), and finAcked. resetting: the flow is over and the
-// guest has not been told yet, for want of a buffer.
+// guestFin (the guest ended) and wroteEnd (the host was told). resetting: the
+// flow is over and the guest has not been told yet, for want of a buffer.
+// timeWait: all is told, the socket is closed, but our last acknowledgement may
+// have been lost.
 //
 // The guest sees SYN-ACK only when the host's connect succeeded (section
 // 3.10.7.1 gives RST for a port nobody listens on; here the host's answer is
 // that answer): refused is RST, unreachable and prohibited are the ICMP message
 // of that kind (RFC 1122 section 4.2.3.9), no answer is silence. A repeated SYN
-// opens nothing; once connected it is answered by the same SYN-ACK.
+// opens nothing; once connected it is answered by the same SYN-ACK. A SYN with
+// another number begins anew while connecting, and is challenged later (RFC 5961
+// section 4.2).
+//
+// A connection from the host is accepted before the guest was asked, since a
+// listening socket offers no other way; if the guest refuses, it is reset. While
+// the guest boots, SYN is repeated with back-off, and at once when the guest
+// appears. Simultaneous open is not supported: the guest's SYN is ignored.
 //
 // # Windows
 //
 // Towards the guest we keep within the window it offers (section 3.8.6), with
 // its scale (RFC 7323 section 2), and wait for room worth a segment unless
-// nothing is in flight (RFC 1122 section 4.2.3.4). To the guest we offer what the
+// nothing is in flight (RFC 1122 section 4.2.3.4). A segment is never more than
+// half of the largest window offered, so that two fit. A window is the one of the
+// newest segment (RFC 9293 section 3.10.7.4, SND.WL1). When it opens after it was
+// closed, we go back to the last byte acknowledged. To the guest we offer what the
 // host's socket can take: its send buffer less what is queued there, asked again
 // when half of the last answer is used up. The right edge never moves back
-// (section 3.8.6, "shrinking the window"). When it is used up, the socket is
-// rearmed and its next writability becomes a window update (section 3.8.6.2.2:
-// not before there is room for a good piece).
+// (section 3.8.6, "shrinking the window"), but for what the scale cuts off, and
+// what was once offered is taken (RFC 7323 section 2.4). When it is used up, the
+// socket is rearmed and its next writability becomes a window update (section
+// 3.8.6.2.2: not before there is room for a good piece).
 //
 // # Acknowledgements to the guest
 //
@@ -63,10 +78,12 @@
 // # Loss towards the guest
 //
 // The ring loses nothing, but a guest may. The third duplicate acknowledgement
-// sends again from sndUna (RFC 5681 section 3.2); so does the retransmission
-// timer, whose value is measured (RFC 6298) with a floor of 200 ms. A closed
-// window is probed with one byte, with back-off, for as long as data waits (RFC
-// 9293 section 3.8.6.1). There is no congestion window towards the guest: the
+// sends again from sndUna (RFC 5681 section 3.2), but not a second time before
+// all that was out then is acknowledged: the duplicates that follow answer what
+// was sent twice (RFC 6582 section 3.2). So does the retransmission timer, whose
+// value is measured (RFC 6298) with a floor of 200 ms. A closed window is probed
+// with one byte, with back-off, for as long as data waits and the guest answers
+// (RFC 9293 section 3.8.6.1). There is no congestion window towards the guest: the
 // path is one memory copy long, and the window bounds what is in flight.
 //
 // # End and abort
@@ -75,22 +92,40 @@
 // from the guest counts when every byte before it was taken, and becomes
 // shutdown(SHUT_WR). A half-closed flow lives on. The socket is closed, its queue
 // emptied first, when both FINs are acknowledged: an earlier close would turn
-// into RST. RST from the guest counts at exactly rcvNxt; elsewhere in the window
-// it is answered by a challenge (RFC 5961 section 3.2). An abort on one side is an
-// abort on the other: SO_LINGER 0 towards the host, RST towards the guest, behind
-// the data that came before it. Segments of no flow get the RST of section
-// 3.10.7.1.
+// into RST. If our acknowledgement of the guest's FIN may have been lost, the flow
+// stays for two seconds to repeat it; a SYN in that time opens the next connection
+// (section 3.10.7.4, RFC 6191).
+//
+// RST from the guest counts at exactly rcvNxt, or at what we acknowledged last,
+// which is all that a guest knows that has forgotten the connection; elsewhere in
+// the window it is answered by a challenge (RFC 5961 section 3.2). An abort on one
+// side is an abort on the other: SO_LINGER 0 towards the host, RST towards the
+// guest, behind the data that came before it, unless the guest's window stays
+// closed for that. Segments of no flow get the RST of section 3.10.7.1.
 //
 // # Timers
 //
 // Each flow has one entry in a timer wheel, for the earliest of what it waits for:
 // a delayed acknowledgement, a retransmission, a repeated SYN, a probe. Entries are
 // moved lazily, so that no packet touches the wheel. An idle flow is probed after
-// two hours (RFC 1122 section 4.2.3.6), one whose guest has ended sooner, so that
-// flows of a guest that is gone do not stay.
+// two hours (RFC 1122 section 4.2.3.6), one of which a direction has ended after two
+// minutes, so that flows of a guest that is gone do not stay; nine probes without
+// answer, 75 s apart, end it (RFC 5382 REQ-5: 2 h 4 min and 4 min at least). Any
+// segment of the guest counts as activity. Nothing is counted against a guest that
+// has no ring, or no buffers. Where the guest itself probes, the host's kernel is
+// asked to probe its peer as well.
+//
+// # Limits
+//
+// Flows are bounded, and so are those whose host connect is under way: a SYN
+// beyond the first bound is refused by RST, one beyond the second ignored, so that
+// destinations that never answer do not crowd out others. Without descriptors a
+// SYN is refused; listeners wait and try again. The stash is bounded for the whole
+// worker; what exceeds it has to be sent again.
 //
 // # Not done
 //
-// Urgent data travels in line, without its mark (RFC 6093). ECN bits and unknown
-// options are accepted and ignored. Timestamps are not offered to the guest.
+// Urgent data travels in line, without its mark (RFC 6093 section 6). ECN bits
+// and unknown options are accepted and ignored. Timestamps are not offered to the
+// guest.
 package tcp
