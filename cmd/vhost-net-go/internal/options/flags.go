@@ -69,7 +69,7 @@ func addAddressFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "address", "a", "`ADDR[/LEN]` of the guest, once per family (default: the host's)", setGuestAddress(o))
 	valueP(fs, "netmask", "n", "`MASK` of the guest's IPv4 network, dotted or as a length", setNetmask(&o.PrefixLen4))
 	valueP(fs, "gateway", "g", "`ADDR` of the guest's gateway, per family (default: the host's)", setPerFamily(&o.Gateway4, &o.Gateway6, unicastOnly))
-	valueP(fs, "mtu", "m", "`BYTES` of the link's MTU; 0: do not announce one (default 65520)", setMTU(o))
+	valueP(fs, "mtu", "m", "`BYTES` of the link's MTU; 0: do not announce one (default: the host interface's)", setMTU(o))
 	valueP(fs, "mac-addr", "M", "`MAC` address of the gateway (default 9a:55:9a:55:9a:55)", setMAC(&o.MAC))
 	valueP(fs, "interface", "i", "`NAME` of the host interface to copy addresses and routes from", setInterface(&o.Interface))
 	valueP(fs, "outbound", "o", "`ADDR` of the host to send from, per family", setPerFamily(&o.Outbound4, &o.Outbound6, anyUnicast))

@@ -17,10 +17,13 @@ import (
 
 // Link values that apply unless an option says otherwise.
 const (
-	// DefaultMTU is announced in bytes without --mtu, QuietMTU assumed with
-	// --mtu 0: an Ethernet driver's own default.
-	DefaultMTU = 65520
-	QuietMTU   = 1500
+	// DefaultMTU is announced, in bytes, where the host has no uplink to take
+	// it from, and assumed with --mtu 0: an Ethernet driver's own default.
+	DefaultMTU = 1500
+	// MinMTU and MaxMTU bound what is taken from an uplink: the least that
+	// IPv6 works with (RFC 8200 section 5), and the largest of a guest.
+	MinMTU = 1280
+	MaxMTU = 65520
 )
 
 // DefaultMAC returns the gateway's hardware address: locally administered, and
@@ -87,13 +90,30 @@ type Plan struct {
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
 }
 
+// uplinkMTU is the MTU of the interface that the host's network is copied from.
+// A larger one in the guest would gain nothing, since segments cross the rings
+// in frames of 64 KiB whatever the MTU is, and it would break the datagrams that
+// a guest forbids to fragment because its own link takes them.
+func uplinkMTU(host hostconf.State) int {
+	mtu := 0
+	for _, f := range []hostconf.Family{host.V4, host.V6} {
+		if f.MTU > 0 && (mtu == 0 || f.MTU < mtu) {
+			mtu = f.MTU
+		}
+	}
+	if mtu == 0 {
+		return DefaultMTU
+	}
+	return min(max(mtu, MinMTU), MaxMTU)
+}
+
 // Make combines both. The error is for an option that this host cannot meet,
 // or that meets another option only now that the addresses are known; it names
 // the option and its value. Warnings are lines for the log, at most one.
 func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, err error) {
 	p = Plan{
 		GatewayMAC:       o.MAC,
-		MTU:              DefaultMTU,
+		MTU:              uplinkMTU(host),
 		AnnounceMTU:      true,
 		Hostname:         o.Hostname,
 		MapHostLoopback4: o.MapHostLoopback4,
@@ -113,7 +133,7 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 	if o.MTUSet {
 		p.MTU, p.AnnounceMTU = o.MTU, o.MTU != 0
 		if !p.AnnounceMTU {
-			p.MTU = QuietMTU
+			p.MTU = DefaultMTU
 		}
 	}
 	if err := checkHost(o, host); err != nil {

@@ -60,7 +60,7 @@ func TestMakeWholePlan(t *testing.T) {
 		t.Fatal(err, warnings)
 	}
 	want := Plan{
-		GatewayMAC: DefaultMAC(), MTU: DefaultMTU, AnnounceMTU: true,
+		GatewayMAC: DefaultMAC(), MTU: 1500, AnnounceMTU: true,
 		IPv4: IPv4{Enabled: true, Guest: ip("192.0.2.5"), Gateway: ip("192.0.2.1"), PrefixLen: 24},
 		IPv6: IPv6{Enabled: true, Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::aa"), HostRoute: true},
 		DNS:  ips("192.0.2.53 2001:db8:7::53"), Search: []string{"corp.example"}, Hostname: "vm1",
@@ -229,7 +229,7 @@ func TestLinkSearchAndForwards(t *testing.T) {
 		check func(Plan) bool
 	}{
 		{"-m 1500", func(p Plan) bool { return p.MTU == 1500 && p.AnnounceMTU }},
-		{"-m 0", func(p Plan) bool { return p.MTU == QuietMTU && !p.AnnounceMTU }},
+		{"-m 0", func(p Plan) bool { return p.MTU == DefaultMTU && !p.AnnounceMTU }},
 		{"-M 02:00:00:00:00:07", func(p Plan) bool { return p.GatewayMAC == [6]byte{2, 0, 0, 0, 0, 7} }},
 		{"-S a.example", func(p Plan) bool { return len(p.Search) == 1 && p.Search[0] == "a.example" }},
 		{"-S none", func(p Plan) bool { return p.Search == nil }},
@@ -284,5 +284,29 @@ func TestAtMostOneWarning(t *testing.T) {
 	}
 	if _, w, err := Make(options.Options{}, office()); err != nil || len(w) != 0 {
 		t.Errorf("warnings %q, error %v", w, err)
+	}
+}
+
+// TestMTUIsTheUplinks: the guest's link is as large as the host's.
+func TestMTUIsTheUplinks(t *testing.T) {
+	for _, tt := range []struct{ v4, v6, want int }{
+		{0, 0, 1500},
+		{1500, 1500, 1500},
+		{9000, 9000, 9000},
+		{9000, 1420, 1420},
+		{1400, 0, 1400},
+		{0, 1400, 1400},
+		{576, 576, 1280},
+		{65536, 65536, 65520},
+	} {
+		h := office()
+		h.V4.MTU, h.V6.MTU = tt.v4, tt.v6
+		p, _, err := Make(parse(t, ""), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.MTU != tt.want || !p.AnnounceMTU {
+			t.Errorf("uplinks of %d and %d bytes: MTU %d, announced %v, want %d", tt.v4, tt.v6, p.MTU, p.AnnounceMTU, tt.want)
+		}
 	}
 }
