@@ -39,6 +39,7 @@ type options struct {
 	txCalls   bool
 	breakdown bool
 	keep      string
+	files     int // descriptors that a process may have
 }
 
 func main() {
@@ -84,7 +85,7 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	if p, ok := choosePasst(o); ok {
 		programs = append(programs, p)
 	}
-	if _, err := stage.RaiseFiles(uint64(2*o.flows) + 4096); err != nil {
+	if o.files, err = stage.RaiseFiles(2*o.flows + 4096); err != nil {
 		return false, err
 	}
 	s, err := stage.New(ctx)

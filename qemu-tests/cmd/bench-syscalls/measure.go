@@ -41,6 +41,7 @@ type result struct {
 
 // idle is what connections without traffic cost.
 type idle struct {
+	flows          int
 	wakesPerSecond float64
 	cpu            time.Duration
 	rssBytes       int
@@ -132,15 +133,17 @@ func (t *bench) spans() (out []span, err error) {
 }
 
 // idleFlows opens connections and looks what the process does while they are
-// idle.
+// idle. There are fewer than asked for where descriptors are short: passt takes two
+// for each.
 func (t *bench) idleFlows(b *stage.Backend) (r idle, err error) {
-	conns, fds := make([]*synth.Conn, 0, t.o.flows), make([]int, 0, t.o.flows)
+	r.flows = min(t.o.flows, (t.o.files-1000)/b.Program.FilesPerFlow)
+	conns, fds := make([]*synth.Conn, 0, r.flows), make([]int, 0, r.flows)
 	defer func() {
 		for _, fd := range fds {
 			unix.Close(fd)
 		}
 	}()
-	for range t.o.flows {
+	for range r.flows {
 		c, fd, err := t.open()
 		if err != nil {
 			return r, fmt.Errorf("connection %d: %w", len(fds), err)

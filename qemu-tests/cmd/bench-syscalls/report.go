@@ -36,10 +36,10 @@ func report(w io.Writer, results []result, o options) (missed bool) {
 		for _, r := range results[1:] {
 			fmt.Fprintf(w, "  %s %.1f", r.program, r.idle.wakesPerSecond)
 		}
-		fmt.Fprintf(w, "  (wake-ups per second with %d flows; limit %d: %s)\n", o.flows, maxWakes, verdict(ok))
+		fmt.Fprintf(w, "  (wake-ups per second; limit %d: %s)\n", maxWakes, verdict(ok))
 		for _, r := range results {
-			fmt.Fprintf(w, "idle_cpu_percent %.2f  %s, %d KiB resident\n",
-				100*r.idle.cpu.Seconds()/o.idle.Seconds(), r.program, r.idle.rssBytes>>10)
+			fmt.Fprintf(w, "idle_cpu_percent %.2f  %s with %d flows, %d KiB resident\n",
+				100*r.idle.cpu.Seconds()/o.idle.Seconds(), r.program, r.idle.flows, r.idle.rssBytes>>10)
 		}
 		missed = missed || !ok
 	}

@@ -24,16 +24,18 @@ type Program struct {
 	// for another system than this one.
 	Root string
 	Args []string
+	// FilesPerFlow is how many descriptors a TCP connection takes.
+	FilesPerFlow int
 }
 
 // Ours is the project's backend at path.
 func Ours(path string) Program {
-	return Program{Name: "vhost-net-go", Path: path, Args: []string{"-f", "-q"}}
+	return Program{Name: "vhost-net-go", Path: path, Args: []string{"-f", "-q"}, FilesPerFlow: 1}
 }
 
 // Passt is passt at path, in the root file system root unless that is empty.
 func Passt(path, root string) Program {
-	return Program{Name: "passt", Path: path, Root: root, Args: []string{"--vhost-user", "-f", "-q"}}
+	return Program{Name: "passt", Path: path, Root: root, Args: []string{"--vhost-user", "-f", "-q"}, FilesPerFlow: 2}
 }
 
 // FindPasst looks for passt: in the environment (PASST, and PASST_ROOT if it

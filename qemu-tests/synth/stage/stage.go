@@ -125,19 +125,19 @@ func (s *Stage) Close() error {
 }
 
 // RaiseFiles lets this process, and those it starts, have n descriptors each, or
-// as many as it may.
-func RaiseFiles(n uint64) (uint64, error) {
+// as many as it may, and returns how many that is.
+func RaiseFiles(n int) (int, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return 0, fmt.Errorf("read the limit of descriptors: %w", err)
 	}
-	want := syscall.Rlimit{Cur: max(n, l.Cur), Max: max(n, l.Max)}
+	want := syscall.Rlimit{Cur: max(uint64(n), l.Cur), Max: max(uint64(n), l.Max)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &want); err == nil {
-		return want.Cur, nil
+		return int(want.Cur), nil
 	}
 	l.Cur = l.Max
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return 0, fmt.Errorf("raise the limit of descriptors to %d: %w", l.Max, err)
 	}
-	return l.Cur, nil
+	return int(l.Cur), nil
 }
