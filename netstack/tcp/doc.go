@@ -80,11 +80,17 @@
 // The ring loses nothing, but a guest may. The third duplicate acknowledgement
 // sends again from sndUna (RFC 5681 section 3.2), but not a second time before
 // all that was out then is acknowledged: the duplicates that follow answer what
-// was sent twice (RFC 6582 section 3.2). So does the retransmission timer, whose
-// value is measured (RFC 6298) with a floor of 200 ms. A closed window is probed
-// with one byte, with back-off, for as long as data waits and the guest answers
-// (RFC 9293 section 3.8.6.1). There is no congestion window towards the guest: the
-// path is one memory copy long, and the window bounds what is in flight.
+// was sent twice (RFC 6582 section 3.2). Where the guest says what it holds (RFC
+// 2018), only what is missing before that is sent again, each piece once; more than
+// two segments held count as three duplicates (RFC 6675 section 4). A range that
+// ends before the acknowledgement was received twice and means nothing (RFC 2883).
+//
+// The retransmission timer sends everything again from sndUna and forgets what the
+// guest held. Its value is measured (RFC 6298) with a floor of 200 ms. A closed
+// window is probed with one byte, with back-off, for as long as data waits and the
+// guest answers (RFC 9293 section 3.8.6.1). There is no congestion window towards
+// the guest: the path is one memory copy long, and the window bounds what is in
+// flight.
 //
 // # End and abort
 //

@@ -42,6 +42,8 @@ const (
 	hostUrgent                    // urgent data came: a short read does not mean an empty queue
 	finLast                       // our FIN acknowledges the guest's: nothing can be missing
 	kept                          // the host's kernel was asked to probe its peer
+	sackOK                        // the guest may say what it holds (RFC 2018)
+	hasHeld                       // it has said so
 	ackStash                      // the guest is told that we have what is in the stash
 )
 

@@ -246,6 +246,9 @@ func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bo
 		}
 		h.windowFromGuest(i, f, seq, wnd)
 	}
+	if f.has(sackOK) && (len(t) > header.TCPLen || f.has(hasHeld)) {
+		h.sackFromGuest(i, f, t)
+	}
 	if f.has(finSent) && f.sndUna == f.eofSeq+1 {
 		h.closeIfDone(i, f)
 	}
@@ -290,6 +293,7 @@ func (h *Handler) windowFromGuest(i uint32, f *flow, seq, wnd uint32) {
 	case was == 0 && wnd > 0:
 		// What was sent beyond the closed window, a probe above all, was not
 		// taken: begin behind what is acknowledged, with timers as new.
+		h.dropHeld(i, f)
 		f.sndNxt, f.retries = f.sndUna, 0
 		f.clear(windowFull | rtoArmed | timing)
 		h.makeReady(i, f)

@@ -60,7 +60,12 @@ func (x *fuzzWorld) segment(n int) {
 	case 1:
 		s.win = int(x.next())
 	case 2:
-		s.mss, s.wscale = int(x.next())<<3, int(x.next()%16)
+		s.mss, s.wscale, s.sackOK = int(x.next())<<3, int(x.next()%16), x.next() > 80
+	case 3:
+		for range 1 + x.next()%4 {
+			left := x.near(ack) - g.backISN
+			s.sack = append(s.sack, [2]uint32{left, left + uint32(x.next())<<(x.next()%16)})
+		}
 	}
 	g.shift = 0
 	x.fromGuest(x.frame(g, n, s))

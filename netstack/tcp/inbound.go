@@ -110,7 +110,7 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	}
 	h.Counters.Accepted++
 	f.fd, f.state = int32(fd), synSent
-	f.set(accepted)
+	f.set(accepted | sackOK)
 	f.gotWScale, f.rcvShift = true, windowShift
 	f.rcvEdge = firstWindow
 	f.rcvSpan = firstWindow

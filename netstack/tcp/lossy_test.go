@@ -25,7 +25,7 @@ type peer struct {
 	offer                  uint32      // window that we offer
 	closedUntilMs          int64
 	out                    []segment
-	reset                  bool
+	reset, sack            bool
 
 	conn               int // the host's socket
 	written, writeEnd  uint32
@@ -81,6 +81,11 @@ func (p *peer) ack() { p.put(p.sndNxt, p.sndNxt, false) }
 
 func (p *peer) put(seq, end uint32, fin bool) {
 	s := segment{flags: ".", seq: seq, end: end, ack: p.rcvNxt, win: int(p.offer), mss: -1, wscale: -1}
+	if p.sack && len(p.ahead) > 0 {
+		// The newest range first: any three will do.
+		first := p.rng.IntN(len(p.ahead))
+		s.sack = slices.Clone(p.ahead[first:min(first+3, len(p.ahead))])
+	}
 	if fin {
 		s.flags = "F."
 	}
@@ -207,9 +212,13 @@ func lossy(t *testing.T, s setup, rng *rand.Rand, percent int) {
 	x := newScript(t, s)
 	var peers []*peer
 	for n := 1; n <= 3; n++ {
-		x.step(fmt.Sprintf("guest:%d opens mss %d wscale 4 win 65520", n, peerMSS))
+		options := ""
+		if n > 1 {
+			options = "sackok"
+		}
+		x.step(fmt.Sprintf("guest:%d opens mss %d wscale 4 win 65520 %s", n, peerMSS, options))
 		p := &peer{
-			x: x, rng: rng, n: n, conn: rawConn(t, x.hosts[n].conn),
+			x: x, rng: rng, n: n, sack: n > 1, conn: rawConn(t, x.hosts[n].conn),
 			sndUna: 1, sndNxt: 1, sndEnd: 2 + uint32(rng.IntN(400_000)), window: 65000,
 			rcvNxt: 1, offer: 65520, written: 1, writeEnd: 1 + uint32(rng.IntN(400_000)), read: 1,
 		}

@@ -95,6 +95,10 @@ func (h *Handler) readSyn(f *flow, t header.TCP) {
 	if o.HasWScale {
 		f.sndShift, f.rcvShift = o.WScale, windowShift
 	}
+	f.clear(sackOK)
+	if o.SACKPermitted {
+		f.set(sackOK)
+	}
 	f.sndWnd = uint32(t.Window()) // not scaled in a SYN
 	f.maxWnd = f.sndWnd
 	f.sndWl1 = t.Seq()

@@ -366,6 +366,13 @@ func (x *script) frame(g *guestEnd, n int, s segment) []byte {
 	if s.sackOK {
 		opts = append(opts, 1, 1, 4, 2)
 	}
+	if len(s.sack) > 0 {
+		opts = append(opts, 1, 1, 5, byte(2+8*len(s.sack)))
+		for _, r := range s.sack {
+			opts = binary.BigEndian.AppendUint32(opts, g.backISN+r[0])
+			opts = binary.BigEndian.AppendUint32(opts, g.backISN+r[1])
+		}
+	}
 	if s.win < 0 {
 		s.win = 65535
 	}

@@ -89,12 +89,16 @@ func (h *Handler) push(k *flowtable.Key, v header.Vnet, frame []byte) bool {
 	return true
 }
 
-// sendSyn sends the SYN or SYN-ACK of f: MSS always, window scale where both
-// may use it (RFC 9293 section 3.7.1, RFC 7323 section 2.2).
+// sendSyn sends the SYN or SYN-ACK of f: MSS always, window scale and
+// SACK-permitted where both may use them (RFC 9293 section 3.7.1, RFC 7323
+// section 2.2, RFC 2018 section 2).
 func (h *Handler) sendSyn(f *flow, flags uint8) bool {
 	opts := header.TCPOptMSSLen
 	if f.gotWScale {
 		opts += header.TCPOptWScaleLen
+	}
+	if f.has(sackOK) {
+		opts += header.TCPOptSACKPermLen
 	}
 	n := h.putIP(h.scratch[:], &f.key, header.TCPLen+opts)
 	window := min(f.rcvEdge-f.hostTaken, 0xffff) // never scaled in a SYN (RFC 7323 section 2.2)
@@ -105,7 +109,10 @@ func (h *Handler) sendSyn(f *flow, flags uint8) bool {
 	o := n + header.PutTCP(h.scratch[n:], &t, opts)
 	o += header.PutTCPMSS(h.scratch[o:], h.ownMSS(f.v6()))
 	if f.gotWScale {
-		header.PutTCPWScale(h.scratch[o:], f.rcvShift)
+		o += header.PutTCPWScale(h.scratch[o:], f.rcvShift)
+	}
+	if f.has(sackOK) {
+		header.PutTCPSACKPermitted(h.scratch[o:])
 	}
 	f.lastAcked = f.hostTaken
 	v, frame := h.offload(&f.key, n, header.TCPLen+opts, 0)

@@ -19,9 +19,10 @@ type segment struct {
 	mss      int // -1: no option
 	wscale   int // -1: no option
 	sackOK   bool
-	gso      int    // segment size of a frame of several
-	icmp     string // an ICMP message about the flow instead
-	partial  bool   // the checksum is left to the guest
+	sack     [][2]uint32 // ranges that the guest holds
+	gso      int         // segment size of a frame of several
+	icmp     string      // an ICMP message about the flow instead
+	partial  bool        // the checksum is left to the guest
 }
 
 func (s segment) String() string {
@@ -85,7 +86,7 @@ func flagNames(bits uint8) (s string) {
 }
 
 // parseSegment reads FLAGS SEQ[:END] [ack N] [win N] [mss N] [wscale N]
-// [sackok] [gso N] and says which of them were given.
+// [sackok] [sack FROM:TO,…] [gso N] and says which of them were given.
 func parseSegment(words []string) (s segment, given map[string]bool, err error) {
 	s = segment{win: -1, mss: -1, wscale: -1}
 	given = map[string]bool{}
@@ -111,6 +112,14 @@ func parseSegment(words []string) (s segment, given map[string]bool, err error) 
 		switch words[i] {
 		case "sackok":
 			s.sackOK = true
+			continue
+		case "sack":
+			if i++; i < len(words) {
+				s.sack, err = parseRanges(words[i])
+			}
+			if err != nil {
+				return s, nil, err
+			}
 			continue
 		case "more", "partial", "full":
 			s.partial = words[i] == "partial"
@@ -140,6 +149,18 @@ func parseSegment(words []string) (s segment, given map[string]bool, err error) 
 		i++
 	}
 	return s, given, nil
+}
+
+// parseRanges reads FROM:TO,FROM:TO.
+func parseRanges(word string) (all [][2]uint32, err error) {
+	for _, r := range strings.Split(word, ",") {
+		var from, to uint32
+		if _, err := fmt.Sscanf(r, "%d:%d", &from, &to); err != nil {
+			return nil, fmt.Errorf("range %q: %w", r, err)
+		}
+		all = append(all, [2]uint32{from, to})
+	}
+	return all, nil
 }
 
 // differs compares a segment with what a script wants of it, and says how it

@@ -79,6 +79,7 @@ type Handler struct {
 
 	stash      map[uint32][]byte
 	stashBytes int
+	held       map[uint32]scoreboard // of flows that have lost something
 
 	acks    []uint32 // flows that may owe an acknowledgement
 	ready   []uint32 // flows that may have data for the guest
@@ -105,6 +106,7 @@ func New(cfg Config) *Handler {
 		cfg:        cfg,
 		seed:       maphash.MakeSeed(),
 		stash:      map[uint32][]byte{},
+		held:       map[uint32]scoreboard{},
 		gather:     make([]iov.Vec, 0, hostsock.MaxVecs),
 		acks:       make([]uint32, 0, 1024),
 		ready:      make([]uint32, 0, 1024),
@@ -257,6 +259,7 @@ func (h *Handler) release(i uint32, f *flow) {
 		f.fd = -1
 	}
 	h.dropStash(i, f)
+	h.dropHeld(i, f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)
 	h.flows.put(i)

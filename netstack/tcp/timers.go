@@ -86,6 +86,11 @@ func (h *Handler) duplicateAck(i uint32, f *flow) {
 func (h *Handler) goBack(i uint32, f *flow) {
 	h.Counters.Retransmits++
 	f.sndNxt, f.recover = f.sndUna, f.sndMax
+	if f.has(hasHeld) {
+		b := h.held[i]
+		b.resent = f.sndUna
+		h.held[i] = b
+	}
 	f.clear(timing | windowFull) // Karn's rule (RFC 6298 section 3)
 	h.makeReady(i, f)
 }
@@ -204,6 +209,7 @@ func (h *Handler) dataTimeout(i uint32, f *flow) {
 	}
 	if f.sndUna != f.sndMax {
 		h.Counters.Timeouts++
+		h.dropHeld(i, f) // the guest may have let go of it (RFC 2018 section 8)
 		h.goBack(i, f)
 	}
 	h.armRTO(i, f)

@@ -31,6 +31,12 @@ const (
 func (h *Handler) toGuest(i uint32, f *flow) {
 	left := runBytes
 	for f.state == established {
+		most := left
+		if f.has(hasHeld) && before(f.sndNxt, f.sndMax) {
+			if n := h.toMissing(i, f); n > 0 {
+				most = min(most, int(n))
+			}
+		}
 		if f.has(hostEOF) && f.sndNxt == f.eofSeq {
 			h.sendFin(i, f)
 			return
@@ -56,7 +62,7 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 			h.makeReady(i, f)
 			return
 		}
-		n, more := h.sendData(i, f, min(want, left), all)
+		n, more := h.sendData(i, f, min(want, most), all)
 		left -= n
 		if !more {
 			return
@@ -66,7 +72,8 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 
 // sendRoom is how many bytes the guest's window allows to be sent now: 0 where
 // it is better to wait for more room, that is, where less than a segment fits
-// and less than half of the largest window (RFC 1122 section 4.2.3.4). If so
+// and less than half of the largest window (RFC 1122 section 4.2.3.4). What is
+// sent again does not wait. If so
 // little is in flight that the guest may delay its acknowledgement, all is true:
 // the room may be used if it takes everything that waits.
 func (h *Handler) sendRoom(f *flow) (room int, all bool) {
@@ -78,7 +85,7 @@ func (h *Handler) sendRoom(f *flow) (room int, all bool) {
 	switch {
 	case free >= segment:
 		free -= free % segment
-	case flight == 0 || free >= f.maxWnd/2:
+	case flight == 0 || free >= f.maxWnd/2 || before(f.sndNxt, f.sndMax):
 	case flight < 2*segment:
 		all = true
 	default:
