@@ -42,6 +42,10 @@ type Config struct {
 	// Conns is the number of connections that may exist at a time (default
 	// 1024).
 	Conns int
+	// Patience is how long a connection waits for an acknowledgement before it
+	// sends again (default 200 ms; a SYN waits five times that). A backend
+	// that has very many of them to serve needs more.
+	Patience time.Duration
 	// Spin is how long Run looks at the rings, with calls off, before it
 	// sleeps.
 	Spin time.Duration
@@ -94,6 +98,9 @@ func (c *Config) fill() error {
 	def(&c.RxBufBytes, 4096)
 	def(&c.WindowBytes, 4<<20)
 	def(&c.Conns, 1024)
+	if c.Patience == 0 {
+		c.Patience = 2 * lookEvery
+	}
 	if c.Features == 0 {
 		c.Features = AllFeatures
 	}

@@ -57,7 +57,7 @@ type Conn struct {
 	state                  state
 	shift                  uint8 // of the windows that come in
 	dupAcks                uint8
-	waits                  uint8 // looks without progress
+	waits                  uint16 // looks without progress
 }
 
 func (c *Conn) has(f flag) bool { return c.flags&f != 0 }

@@ -3,6 +3,7 @@ package synth
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -131,12 +132,13 @@ func (g *Guest) Sleep(timeout time.Duration) error {
 }
 
 // look finds connections that wait for something which does not come, and
-// sends it again: SYN after one second, all else after two looks, with
-// back-off.
+// sends it again: when they have waited as long as the configuration says, then
+// twice as long, and so on.
 func (g *Guest) look() {
+	patience := max(int(g.cfg.Patience/lookEvery), 1)
 	for i := range g.conns.slab[:g.conns.high] {
 		c := &g.conns.slab[i]
-		if c.state == unused {
+		if c.state == unused || c.has(over) {
 			continue
 		}
 		blocked := c.state == established && c.toSend > 0 && c.sndWnd <= c.sndMax-c.sndUna
@@ -145,17 +147,17 @@ func (g *Guest) look() {
 			c.waits = 0
 			continue
 		}
-		if c.waits < 255 {
+		if c.waits < math.MaxUint16 {
 			c.waits++
 		}
 		switch {
 		case c.state != established:
-			if c.waits == 10 || c.waits == 30 || c.waits == 70 || c.waits == 150 {
+			if due(int(c.waits), 5*patience) {
 				c.set(needSyn)
 				g.Counters.Resent++
 				g.conns.work(c)
 			}
-		case c.waits < 2 || c.waits&(c.waits-1) != 0:
+		case !due(int(c.waits), patience):
 		case c.sndUna != c.sndMax:
 			c.dupAcks = 0
 			g.goBack(c)
@@ -164,6 +166,12 @@ func (g *Guest) look() {
 			g.conns.work(c)
 		}
 	}
+}
+
+// due says whether waits is first, twice first, four times first, …
+func due(waits, first int) bool {
+	n := waits / first
+	return waits%first == 0 && n > 0 && n&(n-1) == 0
 }
 
 // Idle says that everything was sent and the device is done with it.

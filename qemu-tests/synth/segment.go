@@ -32,6 +32,9 @@ func (g *Guest) tcp(src uint32, t []byte, total int) {
 		g.stray(key, t[:hdr], &in)
 		return
 	}
+	if c.has(over) {
+		return
+	}
 	var what Event
 	switch c.state {
 	case synSent:
