@@ -1,59 +1,18 @@
 package gvguest_test
 
 import (
-	"context"
-	"net"
 	"net/netip"
-	"os"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack"
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/gvguest"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/virtqtest"
 )
-
-// Feature bits of virtio that concern rings.
-const (
-	featureIndirect = 1 << 28
-	featureEventIdx = 1 << 29
-	featureVersion1 = 1 << 32
-)
-
-const (
-	tso = header.FeatureCsum | header.FeatureHostTSO4 | header.FeatureHostTSO6 |
-		header.FeatureGuestCsum | header.FeatureGuestTSO4 | header.FeatureGuestTSO6
-	mtu = 1500
-)
-
-// setup is a way to use the device.
-type setup struct {
-	name       string
-	features   uint64
-	ringSize   uint16
-	rxBufBytes int
-	memBytes   uint64
-}
-
-// linuxSetup is what a Linux guest does with our features.
-var linuxSetup = setup{"linux", featureVersion1 | featureEventIdx | featureIndirect | header.FeatureMrgRxBuf | tso, 256, 1536, 16 << 20}
-
-func setups() []setup {
-	const v1 = featureVersion1
-	return []setup{
-		linuxSetup,
-		{"nothing negotiated", v1, 64, mtu + header.EthLen + header.VnetLen, 16 << 20},
-		{"checksums only", v1 | featureEventIdx | header.FeatureCsum | header.FeatureGuestCsum, 64, 2048, 16 << 20},
-		{"big buffers", v1 | featureIndirect | tso, 32, 65536 + 26, 16 << 20},
-		{"tiny buffers", v1 | featureEventIdx | header.FeatureMrgRxBuf | tso, 128, 256, 16 << 20},
-		{"no mergeable segments", v1 | header.FeatureMrgRxBuf | header.FeatureGuestCsum, 16, 700, 16 << 20},
-	}
-}
 
 // Addresses. The guest reaches the host's loopback under host4 and host6.
 var (
@@ -85,9 +44,11 @@ type bench struct {
 	worker *netstack.Worker
 	guest  *gvguest.Guest
 	rings  *gvguest.Rings
+	rx, tx *virtqueue.Queue // their other side, which the worker has
 	nic    gvguest.NICConfig
 	system func(*gvguest.Config)
 
+	ports  map[family]uint16 // of the host, that lead to guestPort
 	broken chan error
 	before usage
 }
@@ -97,6 +58,13 @@ func newBench(t *testing.T, s setup, change ...func(*netstack.Config)) *bench {
 	t.Helper()
 	b := &bench{T: t, setup: s, broken: make(chan error, 100), before: measure(t)}
 	cfg := networkConfig()
+	b.ports = map[family]uint16{}
+	for _, f := range families() {
+		b.ports[f] = freePort(t, f)
+		cfg.Forwards = append(cfg.Forwards, forward.Rule{
+			Proto: forward.TCP, ListenAddr: f.loopback, FirstPort: b.ports[f], LastPort: b.ports[f], TargetFirstPort: guestPort,
+		})
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -108,10 +76,17 @@ func newBench(t *testing.T, s setup, change ...func(*netstack.Config)) *bench {
 	return b
 }
 
+// in returns the bench for use in a subtest.
+func (b *bench) in(t *testing.T) *bench {
+	sub := *b
+	sub.T = t
+	return &sub
+}
+
 // close ends all, and checks that nothing stays.
 func (b *bench) close() {
-	b.shutdown()
 	b.eventually("flows are gone", func() bool { return b.worker.Snapshot().TCPFlows == 0 })
+	b.shutdown()
 	b.worker.Close()
 	select {
 	case err := <-b.broken:
@@ -157,12 +132,19 @@ func (b *bench) start() {
 	b.must(err)
 }
 
-// attach gives the rings to the worker, which is parked.
-func (b *bench) attach() {
-	rx, err := virtqueue.New(b.rings.Rx.QueueConfig(true))
+// attach gives new rings to the worker, which is parked.
+func (b *bench) attach() { b.attachAt(0, 0) }
+
+// attachAt gives rings to the worker that go on where they were left.
+func (b *bench) attachAt(rxAt, txAt uint32) {
+	rxCfg, txCfg := b.rings.Rx.QueueConfig(true), b.rings.Tx.QueueConfig(false)
+	goOn(&rxCfg.NextAvail, rxAt)
+	goOn(&txCfg.NextAvail, txAt)
+	rx, err := virtqueue.New(rxCfg)
 	b.must(err)
-	tx, err := virtqueue.New(b.rings.Tx.QueueConfig(false))
+	tx, err := virtqueue.New(txCfg)
 	b.must(err)
+	b.rx, b.tx = rx, tx
 	b.worker.SetFeatures(b.setup.features)
 	mergeable := b.setup.features&header.FeatureMrgRxBuf != 0
 	b.must(b.worker.AttachRx(netstack.Rx{Ring: rx, KickFD: b.rings.Rx.KickFD, Caller: b.rings.Rx, Mergeable: mergeable}))
@@ -170,6 +152,8 @@ func (b *bench) attach() {
 	b.worker.EnableRx(true)
 	b.worker.EnableTx(true)
 }
+
+func goOn[T uint16 | uint32](at *T, v uint32) { *at = T(v) }
 
 // detach takes the rings away from the worker.
 func (b *bench) detach() {
@@ -209,7 +193,16 @@ func (b *bench) must(err error) {
 }
 
 // patience is how long something may take that takes no time.
-const patience = 20 * time.Second
+const patience = 20 * time.Second * slowness
+
+// scaled is less of something where the race detector makes all slow, or where
+// tests are to be short.
+func scaled(n int) int {
+	if testing.Short() {
+		n /= 4
+	}
+	return max(n/(slowness*slowness), 1)
+}
 
 func (b *bench) eventually(what string, ok func() bool) {
 	b.Helper()
@@ -219,102 +212,5 @@ func (b *bench) eventually(what string, ok func() bool) {
 			b.dump()
 			return
 		}
-	}
-}
-
-// dump logs the state of a test that hangs.
-func (b *bench) dump() {
-	b.Helper()
-	for range 2 {
-		s := b.worker.Snapshot()
-		b.Logf("worker: %+v\nqueue: %+v\nTCP: %+v, %d flows", s.Counters, s.Queue, s.TCP, s.TCPFlows)
-		if b.guest != nil {
-			for _, r := range []*gvguest.Ring{b.rings.Rx, b.rings.Tx} {
-				flags, used := r.Ring().Used()
-				b.Logf("ring: used %d flags %d avail event %d", used, flags, r.Ring().AvailEvent())
-			}
-			b.Logf("guest: %d segments retransmitted, %d received", b.guest.Stack.Stats().TCP.Retransmits.Value(), b.guest.NIC.Received())
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-}
-
-// family is an address family to test with.
-type family struct {
-	name     string
-	loopback netip.Addr
-	seen     netip.Addr // as the guest sees the loopback
-}
-
-var (
-	ipv4Family = family{"IPv4", netip.MustParseAddr("127.0.0.1"), host4}
-	ipv6Family = family{"IPv6", netip.IPv6Loopback(), host6}
-)
-
-func families() []family { return []family{ipv4Family, ipv6Family} }
-
-// serve runs handle for each connection to a server on the host's loopback and
-// returns where the guest finds it. It ends with the test, or earlier by stop.
-func (b *bench) serve(f family, handle func(*net.TCPConn)) (addr netip.AddrPort, stop func()) {
-	b.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.loopback, 0)))
-	b.must(err)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := l.AcceptTCP()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer c.Close()
-				handle(c)
-			})
-		}
-	})
-	stop = sync.OnceFunc(func() {
-		l.Close()
-		all.Wait()
-	})
-	b.Cleanup(stop)
-	return netip.AddrPortFrom(f.seen, l.Addr().(*net.TCPAddr).AddrPort().Port()), stop
-}
-
-// dial connects the guest to addr.
-func (b *bench) dial(addr netip.AddrPort) *gvguest.Conn {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	defer cancel()
-	c, err := b.guest.Dial(ctx, addr, 0)
-	b.must(err)
-	return c
-}
-
-// usage counts what a process can leak.
-type usage struct{ fds, goroutines int }
-
-func measure(t testing.TB) usage {
-	t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return usage{len(fds), runtime.NumGoroutine()}
-}
-
-// checkUsage fails the test unless usage comes back to before.
-func checkUsage(t testing.TB, before usage) {
-	t.Helper()
-	var now usage
-	for range 500 {
-		if now = measure(t); now.fds <= before.fds && now.goroutines <= before.goroutines {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("usage is %+v, was %+v before", now, before)
-	if now.goroutines > before.goroutines {
-		buf := make([]byte, 1<<16)
-		t.Logf("%s", buf[:runtime.Stack(buf, true)])
 	}
 }

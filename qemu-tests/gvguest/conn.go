@@ -29,9 +29,12 @@ func (c *Conn) Abort() error {
 	return c.Close()
 }
 
-// IsReset reports whether err says that the peer has reset a connection of the
-// guest.
-func IsReset(err error) bool { return hasText(err, (&tcpip.ErrConnectionReset{}).String()) }
+// IsReset reports whether err, of reading or writing, says that the peer has
+// reset a connection of the guest. Where the peer had ended its direction before,
+// the stack only says that there is nobody to write to.
+func IsReset(err error) bool {
+	return hasText(err, (&tcpip.ErrConnectionReset{}).String()) || hasText(err, (&tcpip.ErrClosedForSend{}).String())
+}
 
 // IsRefused reports whether err says that a connection of the guest was refused.
 func IsRefused(err error) bool { return hasText(err, (&tcpip.ErrConnectionRefused{}).String()) }
@@ -104,6 +107,7 @@ func (g *Guest) Listen(v6 bool, port uint16) (*Listener, error) {
 		return nil, fmt.Errorf("listen: %s", err)
 	}
 	l.ep.SocketOptions().SetReuseAddress(true)
+	l.ep.SocketOptions().SetV6Only(v6)
 	if err = l.ep.Bind(tcpip.FullAddress{NIC: nicID, Port: port}); err == nil {
 		err = l.ep.Listen(16384)
 	}

@@ -33,8 +33,9 @@ func send(w io.Writer, seed uint64, n int) error {
 
 // expect reads up to the end and checks that it was the first n bytes of a
 // stream.
-func expect(r io.Reader, seed uint64, n int) error {
-	src := stream(seed)
+func expect(r io.Reader, seed uint64, n int) error { return expectFrom(r, stream(seed), n) }
+
+func expectFrom(r io.Reader, src *rand.ChaCha8, n int) error {
 	got, want := make([]byte, 128<<10), make([]byte, 128<<10)
 	at := 0
 	for {

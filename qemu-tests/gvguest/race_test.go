@@ -1,0 +1,6 @@
+//go:build race
+
+package gvguest_test
+
+// slowness is how much more time things take.
+const slowness = 3
