@@ -2,7 +2,6 @@ package qemutests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -31,7 +30,6 @@ func TestSuiteQEMU(t *testing.T) {
 				Kernel: machine.Kernel,
 			})
 			checkSuite(ctx, t, l, vm)
-			logOnFailure(t, l, "backend")
 		})
 	}
 }
@@ -87,7 +85,10 @@ func startBackend(ctx context.Context, t *testing.T, l *lab.Lab, link lab.Link) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() {
+		p.Kill()
+		logOnFailure(t, l, "backend")
+	})
 	return p
 }
 
@@ -124,7 +125,6 @@ func runUML(ctx context.Context, t *testing.T, l *lab.Lab, config guest.UMLConfi
 	}
 	defer vm.Stop()
 	checkSuite(ctx, t, l, vm)
-	logOnFailure(t, l, "backend")
 }
 
 // checkServes boots a small guest on a backend that has been through something.
@@ -153,7 +153,7 @@ func logOnFailure(t *testing.T, l *lab.Lab, name string) {
 		return
 	}
 	text, err := os.ReadFile(filepath.Join(l.Dir, name+".log"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		t.Log(err)
 	}
 	t.Logf("%s.log:\n%s", name, text[max(0, len(text)-4000):])

@@ -3,6 +3,7 @@ package qemutests
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,6 +63,9 @@ virsh -q list`
 func TestLibvirt(t *testing.T) {
 	for _, mode := range []string{"client", "server"} {
 		t.Run("mode-"+mode, func(t *testing.T) {
+			if sandbox.InUserNS() {
+				need(t, errors.New("libvirt's system daemon sets groups, which a normal user's namespace does not allow"))
+			}
 			link := lab.Link{Client: mode == "server"}
 			if link.Client && !machine.Backend.Client {
 				need(t, fmt.Errorf("%s cannot connect to a frontend", machine.Backend.Name))
@@ -71,6 +75,8 @@ func TestLibvirt(t *testing.T) {
 			sh := startShell(ctx, t, l)
 			sh.run(t, libvirtSetUp)
 			if link.Client {
+				// libvirt's umask keeps others from the socket; the backend runs as another user here.
+				sh.run(t, "while sleep 0.1; do chmod 777 "+link.Path+"; done >/dev/null 2>&1 &")
 				// The domain is created while its backend already waits.
 				startBackend(ctx, t, l, link)
 				runDomains(ctx, t, l, sh, mode, "")
@@ -78,7 +84,6 @@ func TestLibvirt(t *testing.T) {
 				startBackend(ctx, t, l, link)
 				runDomains(ctx, t, l, sh, mode, "<reconnect enabled='yes' timeout='1'/>")
 			}
-			logOnFailure(t, l, "backend")
 		})
 	}
 }

@@ -72,7 +72,6 @@ func TestBackendRestart(t *testing.T) {
 	if t.Failed() {
 		t.Logf("console:\n%s", vm.Console.Tail(20))
 	}
-	logOnFailure(t, l, "backend")
 }
 
 // timeToTraffic measures from now to the first datagram from the guest and to the first connection that its server answers.
@@ -130,22 +129,22 @@ func TestDriverReload(t *testing.T) {
 	vm := startQEMU(ctx, t, l, guest.QEMUConfig{
 		Config: guest.Config{Name: "q", Socket: filepath.Join(l.Dir, "s"), Script: fmt.Sprintf(`
 m=$(ls /modules/*virtio_net.ko)
-up() { step lease lease && step ping4 reply %s; }
+up() { step lease lease && step upload4 guest-agent upload %s 1000000; }
 up
 for i in $(seq 20); do
 	step unload rmmod virtio_net
 	step load insmod $m
 	up
 done
-step slaac slaac && step ping6 reply %s
-`, lab.Peer4, lab.Peer6)},
+step slaac slaac && step upload6 guest-agent upload %s 1000000
+`, peer.URL(lab.Peer4, "digest"), peer.URL(lab.Peer6, "digest"))},
 		Kernel: machine.Kernel,
 	})
-	if _, err := vm.Console.Step(ctx, "ping4", 2); err != nil {
+	if _, err := vm.Console.Step(ctx, "upload4", 2); err != nil {
 		t.Fatal(err)
 	}
 	before := usage(t, backend)
-	s, err := vm.Console.Step(ctx, "ping6", 1)
+	s, err := vm.Console.Step(ctx, "upload6", 1)
 	if err != nil {
 		t.Error(err)
 	}
@@ -154,9 +153,8 @@ step slaac slaac && step ping6 reply %s
 			t.Errorf("step %s failed: %s", s.Name, s.Detail)
 		}
 	}
-	note(t, "20 times rmmod, insmod, lease, ping; then IPv6: %s", s.Detail)
+	note(t, "20 times rmmod, insmod, lease, upload; then IPv6: %s", s.Detail)
 	checkLeaks(t, backend, before)
-	logOnFailure(t, l, "backend")
 }
 
 func TestGuestReboot(t *testing.T) {
@@ -165,16 +163,16 @@ func TestGuestReboot(t *testing.T) {
 	vm := startQEMU(ctx, t, l, guest.QEMUConfig{
 		Config: guest.Config{Name: "q", Socket: filepath.Join(l.Dir, "s"), Script: fmt.Sprintf(`
 step lease lease
-step ping4 reply %s
+step upload4 guest-agent upload %s 1000000
 step slaac slaac
-step ping6 reply %s
+step upload6 guest-agent upload %s 1000000
 sleep 100000
-`, lab.Peer4, lab.Peer6)},
+`, peer.URL(lab.Peer4, "digest"), peer.URL(lab.Peer6, "digest"))},
 		Kernel: machine.Kernel,
 	})
 	var before lab.Usage
 	for boot := 1; boot <= 11; boot++ {
-		if _, err := vm.Console.Step(ctx, "ping4", boot); err != nil {
+		if _, err := vm.Console.Step(ctx, "upload4", boot); err != nil {
 			t.Fatalf("boot %d: %v", boot, err)
 		}
 		switch {
@@ -187,7 +185,7 @@ sleep 100000
 			}
 		}
 	}
-	if _, err := vm.Console.Step(ctx, "ping6", 1); err != nil {
+	if _, err := vm.Console.Step(ctx, "upload6", 1); err != nil {
 		t.Error(err)
 	}
 	for _, s := range vm.Console.Steps() {
@@ -197,7 +195,6 @@ sleep 100000
 	}
 	note(t, "rebooted 10 times")
 	checkLeaks(t, backend, before)
-	logOnFailure(t, l, "backend")
 }
 
 func usage(t *testing.T, p *sandbox.Process) lab.Usage {

@@ -58,5 +58,4 @@ func TestSmokeTestpmd(t *testing.T) {
 	}
 	note(t, "backend: %v", usage(t, backend))
 	checkServes(ctx, t, l, socket)
-	logOnFailure(t, l, "backend")
 }

@@ -104,18 +104,18 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 
 // TempDir makes a folder for one run, with a short name, and removes those of runs that ended without doing so.
 func TempDir() (string, error) {
-	const prefix = "/tmp/vng-"
+	const prefix = "/tmp/vhost-net-go.run-"
 	old, _ := filepath.Glob(prefix + "*")
 	for _, dir := range old {
-		f, err := os.Open(dir)
+		fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
 		// The folder's maker holds a lock on it. Another user's cannot be removed.
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		if syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			_ = os.RemoveAll(dir)
 		}
-		f.Close()
+		_ = syscall.Close(fd)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(prefix), filepath.Base(prefix))
 	if err != nil {

@@ -28,7 +28,7 @@ export PATH=%[1]s:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 m=%[2]s/usr/lib/uml/modules/$(uname -r)/kernel
-for f in $m/net/ipv6/ipv6.ko* $m/net/core/failover.ko* $m/drivers/net/net_failover.ko* $m/drivers/net/virtio_net.ko*; do [ ! -e $f ] || insmod $f || echo "insmod $f failed"; done
+for f in $m/lib/crc-ccitt.ko* $m/net/ipv6/ipv6.ko* $m/net/core/failover.ko* $m/drivers/net/net_failover.ko* $m/drivers/net/virtio_net.ko*; do [ ! -e $f ] || insmod $f || echo "insmod $f failed"; done
 ip link set lo up
 sh %[3]s
 busybox poweroff -f
