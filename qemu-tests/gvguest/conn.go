@@ -151,3 +151,9 @@ func (g *Guest) DialUDP(addr netip.AddrPort) (net.Conn, error) {
 
 // SetTimeout ends all reading and writing after d.
 func (c *Conn) SetTimeout(d time.Duration) { _ = c.SetDeadline(time.Now().Add(d)) }
+
+// IsPortBusy reports whether err says that an older connection of the guest has
+// the local port still.
+func IsPortBusy(err error) bool {
+	return hasText(err, (&tcpip.ErrPortInUse{}).String()) || hasText(err, (&tcpip.ErrConnectionAborted{}).String())
+}

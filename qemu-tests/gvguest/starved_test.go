@@ -2,6 +2,7 @@ package gvguest_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestZeroWindow(t *testing.T) {
 	if testing.Short() {
 		pause = 1500 * time.Millisecond
 	}
-	const n = 24 << 20
+	const n = 16 << 20
 	for _, imp := range []gvguest.Impairment{{}, {Loss: 0.02, Reorder: 0.01, Duplicate: 0.01}} {
 		b := newBench(t, linuxSetup)
 		b.nic.ToGuest, b.nic.FromGuest = imp, imp
@@ -71,6 +72,7 @@ func TestZeroWindow(t *testing.T) {
 						t.Error(err)
 						return
 					}
+					_, _ = hc.SetReadBuffer(64<<10), hc.SetWriteBuffer(64<<10)
 					var from, to end = guestEnd{gc}, hostEnd{hc}
 					size := scaled(n)
 					if !fromGuest {
@@ -98,6 +100,9 @@ func stopAndGo(from, to end, n int, pause time.Duration) error {
 	sent := make(chan error, 1)
 	go func() { sent <- errors.Join(send(from, 1, n), from.CloseWrite()) }()
 	time.Sleep(pause)
+	if len(sent) > 0 && n >= 2<<20 {
+		return fmt.Errorf("%d bytes went to somebody who does not read: %v", n, <-sent)
+	}
 	src := stream(1)
 	if err := expectFrom(&pausing{to, n / 3, pause}, src, n); err != nil {
 		return err
