@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"runtime"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/netstack"
@@ -30,6 +31,10 @@ func serve(ctx context.Context, j job) error {
 		return err
 	}
 	defer d.worker.Close()
+	// A busy worker keeps its processor; everything else needs one besides.
+	if runtime.GOMAXPROCS(0) < 2 {
+		runtime.GOMAXPROCS(2)
+	}
 	if err := j.ready(); err != nil {
 		return err
 	}

@@ -29,10 +29,18 @@ type Poller struct {
 	epollFd int
 	wakeFd  int
 	events  [maxEvents]unix.EpollEvent
-	// blocked says that the last Wait had to block, so that the next one does
-	// not look twice.
-	blocked bool
+	// idle says that nothing came for a while: the next Wait tells the Go
+	// scheduler that it blocks.
+	idle bool
 }
+
+// busyMs is how long a Wait after an event blocks in a raw system call, which the
+// Go scheduler does not know of. Telling it costs more than the wait itself: its
+// monitor thread wakes up, takes the processor away and gives it back, half a
+// dozen system calls for each event. Not telling it keeps one processor from
+// other goroutines, so it is done only while events come in quick succession.
+// (A garbage collection that has to stop the world interrupts the call.)
+const busyMs = 5
 
 // wakeToken marks the poller's own wake-up descriptor.
 const wakeToken = ^uint64(0)
@@ -92,23 +100,28 @@ func (p *Poller) Remove(fd int) {
 // Wait waits for events, at most timeoutMs milliseconds (-1: without end, 0:
 // not at all), and returns how many there are; At tells each.
 //
-// After a busy turn it looks without blocking first: that costs a raw system
-// call, where a blocking one also tells the Go scheduler.
+// It may return early without events; the caller's loop comes again.
 func (p *Poller) Wait(timeoutMs int) int {
-	if timeoutMs == 0 || !p.blocked {
-		n := p.pollNow()
-		if n > 0 {
-			p.blocked = false
-		}
-		if n > 0 || timeoutMs == 0 {
+	if timeoutMs >= 0 && timeoutMs <= busyMs {
+		n, _ := p.waitRaw(timeoutMs)
+		p.idle = p.idle && n == 0
+		return n
+	}
+	if !p.idle {
+		n, errno := p.waitRaw(busyMs)
+		if n > 0 || errno != 0 {
 			return n
 		}
+		p.idle = true
+		if timeoutMs > 0 {
+			timeoutMs -= busyMs
+		}
 	}
-	p.blocked = true
 	n, err := unix.EpollWait(p.epollFd, p.events[:], timeoutMs)
 	if err != nil {
-		return 0 // EINTR: the caller's loop comes again
+		return 0 // EINTR
 	}
+	p.idle = n == 0
 	return n
 }
 

@@ -20,12 +20,13 @@ func (p *Poller) ctl(op, fd int, token uint64, want Readiness) error {
 	return nil
 }
 
-// pollNow asks for events without waiting.
-func (p *Poller) pollNow() int {
+// waitRaw waits for events, at most timeoutMs milliseconds, without telling the
+// Go scheduler.
+func (p *Poller) waitRaw(timeoutMs int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epollFd),
-		uintptr(unsafe.Pointer(&p.events)), maxEvents, 0, 0, 0)
+		uintptr(unsafe.Pointer(&p.events)), maxEvents, uintptr(timeoutMs), 0, 0)
 	if errno != 0 {
-		return 0
+		return 0, errno
 	}
-	return int(n)
+	return int(n), 0
 }

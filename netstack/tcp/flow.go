@@ -44,6 +44,7 @@ const (
 	kept                          // the host's kernel was asked to probe its peer
 	sackOK                        // the guest may say what it holds (RFC 2018)
 	hasHeld                       // it has said so
+	seeks                         // the socket's peek offset is in use; peekSeq is where it stands
 	ackStash                      // the guest is told that we have what is in the stash
 )
 

@@ -116,9 +116,6 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	f.rcvSpan = firstWindow
 	f.mss = defaultMSS4
 	h.startSending(f)
-	if h.peekOffset {
-		hostsock.SetPeekOffset(fd, 0)
-	}
 	if err := h.cfg.Poller.Add(fd, link.Token(h.cfg.FlowHandler, f.gen, i), everything); err != nil {
 		h.Counters.Limited++
 		h.abortHost(f)

@@ -71,12 +71,7 @@ func (h *Handler) startConnect(host header.Addr, port uint16) (int, hostsock.Err
 			return -1, errno
 		}
 	}
-	if h.peekOffset {
-		errno = hostsock.SetPeekOffset(fd, 0)
-	}
-	if errno == 0 {
-		errno = h.calls.Connect(fd, hostsock.Endpoint{Addr: host, Port: port}, v6)
-	}
+	errno = h.calls.Connect(fd, hostsock.Endpoint{Addr: host, Port: port}, v6)
 	if errno != 0 && errno != hostsock.EINPROGRESS {
 		hostsock.Close(fd)
 		return -1, errno

@@ -229,14 +229,34 @@ func (h *Handler) peek(f *flow, room int) (n, asked int, errno hostsock.Errno) {
 		vecs = vecs[:hostsock.MaxVecs]
 		room = iov.Len(vecs)
 	}
-	if f.peekSeq != f.sndNxt {
-		if errno := hostsock.SetPeekOffset(int(f.fd), int(f.sndNxt-f.headSeq)); errno != 0 {
-			return 0, room, errno
-		}
-		f.peekSeq = f.sndNxt
+	if errno := h.seekPeek(f); errno != 0 {
+		return 0, room, errno
 	}
 	n, errno = h.calls.Peek(int(f.fd), vecs)
 	return n, room, errno
+}
+
+// seekPeek makes the next peek start at sndNxt. The socket's peek offset is
+// switched on only when one is needed: the many connections that bring one answer
+// and end never do.
+func (h *Handler) seekPeek(f *flow) hostsock.Errno {
+	if !f.has(seeks) {
+		if f.sndNxt != f.headSeq && f.has(hostEnded) && f.sndUna == f.sndNxt {
+			h.discardAll(f) // due at the end anyway
+		}
+		if f.sndNxt == f.headSeq {
+			return 0
+		}
+	}
+	if f.has(seeks) && f.peekSeq == f.sndNxt {
+		return 0
+	}
+	if errno := hostsock.SetPeekOffset(int(f.fd), int(f.sndNxt-f.headSeq)); errno != 0 {
+		return errno
+	}
+	f.set(seeks)
+	f.peekSeq = f.sndNxt
+	return 0
 }
 
 // peekFromHead is peek without SO_PEEK_OFF (kernels before 6.9): each peek
