@@ -77,7 +77,8 @@ func TestLibvirt(t *testing.T) {
 			if link.Client {
 				// libvirt's umask keeps others from the socket; the backend runs as another user here.
 				sh.run(t, "while sleep 0.1; do chmod 777 "+link.Path+"; done >/dev/null 2>&1 &")
-				// The domain is created while its backend already waits.
+				// The domain is created while its backend already waits. libvirt refuses <reconnect> in this mode: it is the backend
+				// that connects again.
 				startBackend(ctx, t, l, link)
 				runDomains(ctx, t, l, sh, mode, "")
 			} else {
