@@ -39,7 +39,7 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		p.tcp = tcp.New(tcp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onTCP, ListenHandler: onTCPListen,
-			Outbound4: out4, Outbound6: out6,
+			Outbound4: out4, Outbound6: out6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
 		})
 		p.all = append(p.all, p.tcp)
 	}

@@ -2,6 +2,9 @@ package hostsock
 
 import (
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -131,4 +134,28 @@ func Abort(fd int) {
 // for by probing us.
 func SetKeepalive(fd int) Errno {
 	return setsockopt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+}
+
+// MaxSendBuffer returns how large the host's kernel lets the send buffer of a
+// TCP socket grow, in bytes (the last number of tcp_wmem, tcp(7)), or 0 if it does
+// not say.
+func MaxSendBuffer() int {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_wmem")
+	if err != nil {
+		return 0
+	}
+	return lastNumber(string(b))
+}
+
+// lastNumber returns the last of the numbers in s, or 0.
+func lastNumber(s string) int {
+	fields := strings.Fields(s)
+	if len(fields) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(fields[len(fields)-1])
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
 }

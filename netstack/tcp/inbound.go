@@ -111,7 +111,7 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	h.Counters.Accepted++
 	f.fd, f.state = int32(fd), synSent
 	f.set(accepted | sackOK)
-	f.gotWScale, f.rcvShift = true, windowShift
+	f.gotWScale, f.rcvShift = true, h.windowShift
 	f.rcvEdge = firstWindow
 	f.rcvSpan = firstWindow
 	f.mss = defaultMSS4

@@ -14,10 +14,16 @@ import (
 // without scale.
 const firstWindow = 0xffff
 
-// windowShift is the scale of the windows we offer: enough for the largest send
-// buffer that Linux' default tcp_wmem allows (4 MiB), fine enough to say small
-// ones.
-const windowShift = 7
+// windowShift is the scale of the windows that we offer, where the largest send
+// buffer of a socket is maxBytes: enough to say that, and no more, so that small
+// windows can be said as well. 14 is the most there is (RFC 7323 section 2.3).
+func windowShift(maxBytes int) uint8 {
+	shift := uint8(0)
+	for shift < header.MaxWScale && 0xffff<<shift < maxBytes {
+		shift++
+	}
+	return shift
+}
 
 // everything is all that a flow's socket is ever watched for.
 const everything = poller.Readable | poller.Writable | poller.PeerEnded | poller.Urgent
@@ -88,7 +94,7 @@ func (h *Handler) readSyn(f *flow, t header.TCP) {
 	f.gotWScale = o.HasWScale
 	f.sndShift, f.rcvShift = 0, 0
 	if o.HasWScale {
-		f.sndShift, f.rcvShift = o.WScale, windowShift
+		f.sndShift, f.rcvShift = o.WScale, h.windowShift
 	}
 	f.clear(sackOK)
 	if o.SACKPermitted {

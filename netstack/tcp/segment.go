@@ -34,6 +34,12 @@ func (h *Handler) windowField(f *flow) uint16 {
 	if atOrAfter(f.rcvEdge, f.lastAcked) {
 		w = f.rcvEdge - f.lastAcked
 	}
+	if unit := uint32(1) << f.rcvShift; w > 0 && w < unit {
+		// A little room must not look like none: the socket will not tell when
+		// there is more. What it does not take is kept in the stash.
+		w = unit
+		f.rcvEdge = f.lastAcked + w
+	}
 	return uint16(min(w>>f.rcvShift, 0xffff))
 }
 

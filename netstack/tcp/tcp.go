@@ -27,6 +27,10 @@ type Config struct {
 	// Outbound4 and Outbound6 are the source addresses of connections to the
 	// host's side; the zero Addr leaves the choice to the kernel.
 	Outbound4, Outbound6 header.Addr
+	// MaxSendBufferBytes is the largest send buffer that the host gives a
+	// socket (the last number of tcp_wmem, tcp(7)); windows are scaled for it. 0
+	// takes Linux' own default.
+	MaxSendBufferBytes int
 	// MaxFlows bounds the connections, MaxConnecting those whose host connect
 	// is under way. 0 takes the default.
 	MaxFlows, MaxConnecting int
@@ -35,6 +39,7 @@ type Config struct {
 const (
 	defaultMaxFlows      = 128 << 10
 	defaultMaxConnecting = 4096
+	defaultMaxSendBuffer = 4 << 20
 )
 
 // Counters count since the handler was made.
@@ -66,10 +71,11 @@ type Handler struct {
 	wheel *timerwheel.Wheel
 	seed  maphash.Seed
 
-	listeners  []Listener
-	acceptAtMs int64 // when to accept again by the clock; 0: not
-	connecting int
-	peekOffset bool // the kernel has SO_PEEK_OFF for TCP
+	listeners   []Listener
+	acceptAtMs  int64 // when to accept again by the clock; 0: not
+	connecting  int
+	windowShift uint8 // scale of our windows
+	peekOffset  bool  // the kernel has SO_PEEK_OFF for TCP
 
 	// What is gathered from the current batch for one flow's socket.
 	gather      []iov.Vec
@@ -102,18 +108,22 @@ func New(cfg Config) *Handler {
 	if cfg.MaxConnecting == 0 {
 		cfg.MaxConnecting = defaultMaxConnecting
 	}
+	if cfg.MaxSendBufferBytes == 0 {
+		cfg.MaxSendBufferBytes = defaultMaxSendBuffer
+	}
 	h := &Handler{
-		cfg:        cfg,
-		seed:       maphash.MakeSeed(),
-		stash:      map[uint32][]byte{},
-		held:       map[uint32]scoreboard{},
-		gather:     make([]iov.Vec, 0, hostsock.MaxVecs),
-		acks:       make([]uint32, 0, 1024),
-		ready:      make([]uint32, 0, 1024),
-		running:    make([]uint32, 0, 1024),
-		parked:     make([]uint32, 0, 1024),
-		waking:     make([]uint32, 0, 1024),
-		peekOffset: hostsock.HasPeekOffset(),
+		windowShift: windowShift(cfg.MaxSendBufferBytes),
+		cfg:         cfg,
+		seed:        maphash.MakeSeed(),
+		stash:       map[uint32][]byte{},
+		held:        map[uint32]scoreboard{},
+		gather:      make([]iov.Vec, 0, hostsock.MaxVecs),
+		acks:        make([]uint32, 0, 1024),
+		ready:       make([]uint32, 0, 1024),
+		running:     make([]uint32, 0, 1024),
+		parked:      make([]uint32, 0, 1024),
+		waking:      make([]uint32, 0, 1024),
+		peekOffset:  hostsock.HasPeekOffset(),
 	}
 	h.table = flowtable.New(&h.flows)
 	h.wheel = timerwheel.New(cfg.Link.NowMs)

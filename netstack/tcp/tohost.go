@@ -188,7 +188,7 @@ func (h *Handler) widenWindow(i uint32, f *flow) {
 	if s.LimitBytes > s.QueuedBytes {
 		room = s.LimitBytes - s.QueuedBytes
 	}
-	room -= room / 8 // for the overhead of the kernel's buffers
+	room -= room / 32 // for the overhead of the kernel's buffers
 	f.rcvSpan = max(room, 1)
 	edge := f.hostTaken + room
 	if before(f.rcvEdge, edge) {
