@@ -3,6 +3,7 @@ module github.com/vhost-net-go/vhost-net-go/qemu-tests
 go 1.26.3
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/u-root/u-root v0.12.0
 	github.com/vhost-net-go/vhost-net-go v0.0.0
 	golang.org/x/net v0.62.0
