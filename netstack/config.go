@@ -35,6 +35,12 @@ type Config struct {
 	// Forwards are ports of the host that lead to the guest.
 	Forwards []forward.Rule
 
+	// TxBatchFrames is how many frames of the guest are gathered at most before
+	// the sockets get them and the buffers go back, FlushFrames how many frames
+	// to the guest become visible at once at most. 0 takes the defaults, which
+	// were measured (docs/performance.md).
+	TxBatchFrames, FlushFrames int
+
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
 
 	// PingForbidden, if not nil, is called once when the host refuses a ping

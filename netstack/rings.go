@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// txBatch is how many frames of the guest are gathered before the sockets
-	// get them and the buffers go back.
-	txBatch = 64
+	// defaultTxBatch is Config.TxBatchFrames where that is 0, maxTxBatch bounds
+	// it.
+	defaultTxBatch = 64
+	maxTxBatch     = 256
 	// txTurn bounds the frames of a turn, so that the other direction has its
 	// share.
 	txTurn = 256
@@ -29,7 +30,8 @@ type txSide struct {
 	enabled bool
 	pending bool // there may be frames
 	polled  bool // no kick descriptor: look at times
-	tokens  [txBatch]uint32
+	batch   int  // frames taken at once
+	tokens  [maxTxBatch]uint32
 }
 
 // rxSide is the descriptor of the ring on which the guest receives; the ring
@@ -142,7 +144,7 @@ func (w *Worker) drainTx() {
 // how many there were, and why it ended early, if it did.
 func (w *Worker) txBatch() (n int, err error) {
 	w.in.vecs = w.in.vecs[:0]
-	for n < txBatch {
+	for n < w.tx.batch {
 		before := len(w.in.vecs)
 		var token uint32
 		w.in.vecs, token, err = w.tx.ring.Take(w.in.vecs)

@@ -77,6 +77,13 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 		return nil, err
 	}
 	w.queue = framequeue.New()
+	if cfg.FlushFrames > 0 {
+		w.queue.SetFlushFrames(cfg.FlushFrames)
+	}
+	w.tx.batch = defaultTxBatch
+	if cfg.TxBatchFrames > 0 {
+		w.tx.batch = min(cfg.TxBatchFrames, maxTxBatch)
+	}
 	w.in.init()
 	if err := w.protos.init(cfg, w); err != nil {
 		w.protos.close()

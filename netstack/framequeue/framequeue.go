@@ -105,9 +105,12 @@ type Queue struct {
 	open    []openFrame
 	payload []iov.Vec
 
-	staged  bool
-	waiting waitingFrames
-	head    [header.VnetLen + maxHeaderBytes]byte
+	staged bool
+	// unflushed counts the frames that the driver does not see yet, flushFrames
+	// is how many of them it is made to see at the latest.
+	unflushed, flushFrames int
+	waiting                waitingFrames
+	head                   [header.VnetLen + maxHeaderBytes]byte
 
 	Counters Counters
 }
@@ -132,6 +135,8 @@ func New() *Queue {
 		payload: make([]iov.Vec, 0, initialVecs),
 		open:    make([]openFrame, 0, 64),
 		waiting: newWaitingFrames(),
+
+		flushFrames: DefaultFlushFrames,
 	}
 }
 
@@ -157,7 +162,7 @@ func (q *Queue) Detach() {
 func (q *Queue) Abandon() {
 	q.reset()
 	q.ring, q.caller, q.err = nil, nil, nil
-	q.starved, q.staged, q.seen = false, false, 0
+	q.starved, q.staged, q.seen, q.unflushed = false, false, 0, 0
 	q.Counters.Dropped += uint64(q.waiting.reset())
 }
 
@@ -293,7 +298,7 @@ func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
 	v.Put(q.head[:])
 	n := header.VnetLen + copy(q.head[header.VnetLen:], hdr)
 	iov.CopyIn(q.vecs[:f.vecs], 0, q.head[:n])
-	q.staged = true
+	q.frameDone()
 
 	if used < f.buffers || payloadBytes < f.room {
 		q.ring.Untake(len(q.buffers) - used)
@@ -367,10 +372,25 @@ func (q *Queue) place(v header.Vnet, frame []byte) (placed, wait bool) {
 		left -= n
 	}
 	q.drop(f, 0)
-	q.staged = true
+	q.frameDone()
 	q.Counters.Frames++
 	q.Counters.Bytes += uint64(len(frame))
 	return true, false
+}
+
+// DefaultFlushFrames is how many frames are made visible at once at most; the
+// table in docs/performance.md is why.
+const DefaultFlushFrames = 64
+
+// SetFlushFrames changes that. A flush also comes at the end of each turn.
+func (q *Queue) SetFlushFrames(n int) { q.flushFrames = n }
+
+// frameDone notes a frame that is ready for the driver.
+func (q *Queue) frameDone() {
+	q.staged = true
+	if q.unflushed++; q.unflushed >= q.flushFrames {
+		q.Flush()
+	}
 }
 
 // Flush makes every frame made so far visible to the driver, with one index
@@ -379,7 +399,7 @@ func (q *Queue) Flush() {
 	if !q.staged {
 		return
 	}
-	q.staged = false
+	q.staged, q.unflushed = false, 0
 	q.Counters.Flushes++
 	if q.ring.Publish() {
 		q.Counters.Calls++

@@ -53,6 +53,30 @@ func TestFramesBecomeVisibleWithFlushOnly(t *testing.T) {
 	}
 }
 
+// TestFlushesAreBounded: the driver sees the first frames of a long turn while the
+// others are being made.
+func TestFlushesAreBounded(t *testing.T) {
+	r := newRig(t, 16, true, true)
+	r.giveN(8, 1526)
+	r.q.SetFlushFrames(2)
+	frame := numbered(1, 54)
+	for _, want := range []int{0, 2, 0, 2, 0} {
+		if !r.q.Push(header.Vnet{}, frame) {
+			t.Fatal("Push failed")
+		}
+		if got := len(r.take()); got != want {
+			t.Errorf("%d frames became visible, want %d", got, want)
+		}
+	}
+	if r.q.Begin(54, 100) == 0 {
+		t.Fatal("no room")
+	}
+	r.q.End(100, header.Vnet{}, frame)
+	if got := len(r.take()); got != 2 {
+		t.Errorf("%d frames became visible, want 2", got)
+	}
+}
+
 func TestFrameOverBuffers(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
