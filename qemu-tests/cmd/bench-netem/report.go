@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// report is the JSON document. Throughput is in Mbit/s.
+type report struct {
+	Time        time.Time   `json:"time"`
+	Mbits       int64       `json:"path_mbits"`
+	MTU         int         `json:"mtu"`
+	BufferBytes int         `json:"socket_buffer_bytes"`
+	Congestion  string      `json:"congestion_control"`
+	Seconds     int         `json:"seconds"`
+	Rows        []rowResult `json:"rows"`
+}
+
+// rowResult compares medians. DelayMs is of the round trip.
+type rowResult struct {
+	DelayMs     int64     `json:"delay_ms"`
+	LossPercent float64   `json:"loss_percent"`
+	Direction   string    `json:"direction"`
+	Host        float64   `json:"host"`
+	Guest       float64   `json:"guest"`
+	Ratio       float64   `json:"ratio"`
+	HostRuns    []float64 `json:"host_runs"`
+	GuestRuns   []float64 `json:"guest_runs"`
+}
+
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "# %d Mbit/s, MTU %d, %s, socket buffers up to %d MiB, medians of runs of %d s\n",
+		r.Mbits, r.MTU, r.Congestion, r.BufferBytes>>20, r.Seconds)
+	fmt.Fprintf(w, "%6s %6s  %-14s %12s %12s %6s\n", "delay", "loss", "direction", "host Mbit/s", "guest Mbit/s", "ratio")
+	for _, l := range r.Rows {
+		fmt.Fprintf(w, "%3d ms %4.1f %%  %-14s %12.1f %12.1f %6.2f\n", l.DelayMs, l.LossPercent, l.Direction, l.Host, l.Guest, l.Ratio)
+	}
+}
+
+// check names each row whose guest has less than the wanted share.
+func (r *report) check(want float64) error {
+	var errs []error
+	for _, l := range r.Rows {
+		if l.Ratio < want {
+			errs = append(errs, fmt.Errorf("%d ms, %.1f %%, %s: %.2f of the host's throughput, not %.2f",
+				l.DelayMs, l.LossPercent, l.Direction, l.Ratio, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *report) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
