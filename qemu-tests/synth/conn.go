@@ -36,6 +36,8 @@ const (
 	accepted                   // the other side began
 	wantReset                  // Reset was called
 	toldAcked                  // the handler knows that everything is acknowledged
+	ackFirst                   // the acknowledgement of SYN-ACK goes alone, as from Linux
+	suspect                    // is in the list of those that may have lost something
 	over                       // to be freed when the last acknowledgement is sent
 )
 

@@ -20,6 +20,15 @@ type clock struct {
 	now      time.Time
 	nextLook time.Time
 	fds      []unix.PollFd // the rings' calls, and what Watch was given
+	suspects []suspicion   // in the order of their times
+}
+
+// suspicion is a connection that got a duplicate acknowledgement, and when that
+// means a loss.
+type suspicion struct {
+	conn int32
+	una  uint32
+	at   time.Time
 }
 
 // Watch makes Run wake up when fd is readable, or ended.
@@ -45,6 +54,7 @@ func (g *Guest) Poll() (busy bool, err error) {
 		g.clock.nextLook = g.clock.now.Add(lookEvery)
 		g.look()
 	}
+	g.checkSuspects()
 	sent := g.Counters.FramesSent
 	freed, err := g.tx.reap()
 	if err != nil {
@@ -85,7 +95,7 @@ func (g *Guest) Run(limit time.Duration, done func() bool) error {
 			idle = now
 		}
 		if !busy && now.Sub(idle) >= g.cfg.Spin {
-			if err := g.Sleep(min(end.Sub(now), lookEvery)); err != nil {
+			if err := g.Sleep(min(end.Sub(now), g.nextCheck())); err != nil {
 				return err
 			}
 		}
@@ -166,6 +176,39 @@ func (g *Guest) look() {
 			g.conns.work(c)
 		}
 	}
+}
+
+// suspect remembers to look at c soon.
+func (g *Guest) suspect(c *Conn) {
+	if !c.has(suspect) {
+		c.set(suspect)
+		g.clock.suspects = append(g.clock.suspects, suspicion{c.self, c.sndUna, g.clock.now.Add(tailLoss)})
+	}
+}
+
+// checkSuspects sends again what suspects have lost.
+func (g *Guest) checkSuspects() {
+	n := 0
+	for ; n < len(g.clock.suspects) && !g.clock.suspects[n].at.After(g.clock.now); n++ {
+		s := &g.clock.suspects[n]
+		c := &g.conns.slab[s.conn]
+		if !c.has(suspect) {
+			continue // another connection has its place
+		}
+		c.clear(suspect)
+		if c.state == established && c.sndUna == s.una && c.sndUna != c.sndMax && c.dupAcks < dupThreshold {
+			g.goBack(c)
+		}
+	}
+	g.clock.suspects = g.clock.suspects[:copy(g.clock.suspects, g.clock.suspects[n:])]
+}
+
+// nextCheck is how long the loop may sleep.
+func (g *Guest) nextCheck() time.Duration {
+	if len(g.clock.suspects) == 0 {
+		return lookEvery
+	}
+	return min(max(g.clock.suspects[0].at.Sub(g.clock.now), 0)+time.Microsecond, lookEvery)
 }
 
 // due says whether waits is first, twice first, four times first, …

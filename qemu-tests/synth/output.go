@@ -43,6 +43,12 @@ func (g *Guest) output(c *Conn) (room bool, err error) {
 	if c.state != established {
 		return true, nil
 	}
+	if c.has(ackFirst) {
+		if room, err = g.emit(c, flagAck, c.sndNxt, 0); !room || err != nil {
+			return room, err
+		}
+		c.clear(ackFirst)
+	}
 	if room, err = g.data(c); !room || err != nil {
 		return room, err
 	}

@@ -2,6 +2,8 @@ package synth
 
 import (
 	"encoding/binary"
+	"math"
+	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 )
@@ -116,7 +118,7 @@ func (g *Guest) answered(c *Conn, t []byte, in *incoming) Event {
 	g.readSyn(c, t, in)
 	c.sndUna = in.ack
 	c.state = established
-	c.set(needAck | progress)
+	c.set(needAck | ackFirst | progress)
 	g.conns.work(c)
 	g.Counters.Opened++
 	return Opened
@@ -189,7 +191,13 @@ func (g *Guest) acknowledged(c *Conn, in *incoming) (what Event) {
 			what |= Acked
 		}
 	case in.n == 0 && in.flags&flagFin == 0 && window == c.sndWnd && c.sndMax != c.sndUna:
-		if c.dupAcks++; c.dupAcks == dupThreshold {
+		if c.dupAcks < math.MaxUint8 {
+			c.dupAcks++
+		}
+		switch c.dupAcks {
+		case 1:
+			g.suspect(c)
+		case dupThreshold:
 			g.goBack(c)
 		}
 	}
@@ -200,9 +208,14 @@ func (g *Guest) acknowledged(c *Conn, in *incoming) (what Event) {
 	return what
 }
 
-// dupThreshold is how many duplicate acknowledgements make us send again: a
-// backend that took less than it was sent repeats itself once.
-const dupThreshold = 2
+// dupThreshold is how many duplicate acknowledgements make us send again (RFC
+// 5681 section 3.2). A backend that took less than it was sent may make fewer:
+// after the first one, silence for tailLoss says the same, as Linux' tail loss
+// probe has it (RFC 8985 section 7).
+const (
+	dupThreshold = 3
+	tailLoss     = 2 * time.Millisecond
+)
 
 // goBack sends everything again that is not acknowledged.
 func (g *Guest) goBack(c *Conn) {

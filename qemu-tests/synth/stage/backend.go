@@ -144,8 +144,14 @@ func (b *Backend) Guest(cfg synth.Config) (*synth.Guest, error) {
 // Stop ends the backend and waits for that.
 func (b *Backend) Stop() { b.process.Kill() }
 
-// Log returns what the backend has written.
+// Log returns what the backend has written, and how it ended if it has.
 func (b *Backend) Log() string {
 	text, _ := os.ReadFile(b.log)
-	return strings.TrimSpace(string(text))
+	out := strings.TrimSpace(string(text))
+	select {
+	case <-b.process.Done():
+		return fmt.Sprintf("%s (it has ended: %v)", out, b.process.Wait())
+	default:
+		return out
+	}
 }

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -71,11 +72,16 @@ const peerEnv = "VHOST_NET_GO_PEER"
 // sandbox.Main: it runs what they start as their children.
 func Main() {
 	sandbox.Main()
-	first, err := strconv.ParseUint(os.Getenv(peerEnv), 10, 16)
+	serve := servePeer
+	port := os.Getenv(peerEnv)
+	if port == "" {
+		serve, port = servePlain, os.Getenv(plainEnv)
+	}
+	number, err := strconv.ParseUint(port, 10, 32)
 	if err != nil {
 		return
 	}
-	if err := servePeer(uint16(first)); err != nil {
+	if err := serve(number); err != nil {
 		fmt.Fprintf(os.Stderr, "peer: %v\n", err)
 		os.Exit(1)
 	}
@@ -84,6 +90,11 @@ func Main() {
 
 // StartPeer starts a peer that listens on PeerPorts ports from first on.
 func (s *Stage) StartPeer(ctx context.Context, first uint16) (*Peer, error) {
+	return startSelf(ctx, s.Peer, fmt.Sprintf("%s=%d", peerEnv, first), first)
+}
+
+// startSelf starts this program in another role, and waits until it is ready.
+func startSelf(ctx context.Context, ns *sandbox.NetNS, env string, first uint16) (*Peer, error) {
 	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("start a peer: %w", err)
@@ -98,8 +109,7 @@ func (s *Stage) StartPeer(ctx context.Context, first uint16) (*Peer, error) {
 		return nil, fmt.Errorf("start a peer: %w", err)
 	}
 	p.process, err = sandbox.Start(ctx, sandbox.Command{
-		Args: []string{"/proc/self/exe"}, Env: []string{fmt.Sprintf("%s=%d", peerEnv, first)},
-		Net: s.Peer, Files: []*os.File{file}, Stderr: os.Stderr,
+		Args: []string{"/proc/self/exe"}, Env: []string{env}, Net: ns, Files: []*os.File{file}, Stderr: os.Stderr,
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +125,16 @@ func (s *Stage) StartPeer(ctx context.Context, first uint16) (*Peer, error) {
 		}
 	}
 	p.Stop()
-	return nil, fmt.Errorf("the peer does not listen")
+	return nil, errors.New("the peer does not listen")
+}
+
+// Usage reads what the peer uses.
+func (p *Peer) Usage() (Usage, error) {
+	pid, err := p.process.PID()
+	if err != nil {
+		return Usage{}, err
+	}
+	return ReadUsage(pid)
 }
 
 // Stop ends the peer.
@@ -148,7 +167,7 @@ func load(page []byte, c counter) uint64 {
 }
 
 // servePeer is the other process.
-func servePeer(first uint16) error {
+func servePeer(first uint64) error {
 	if _, err := RaiseFiles(1 << 20); err != nil {
 		return err
 	}
@@ -156,7 +175,7 @@ func servePeer(first uint16) error {
 	if err != nil {
 		return fmt.Errorf("map the counters: %w", err)
 	}
-	s := &server{first: first, page: page}
+	s := &server{first: uint16(first), page: page}
 	if err := s.start(); err != nil {
 		return err
 	}
