@@ -48,6 +48,7 @@ type bench struct {
 	nic    gvguest.NICConfig
 	system func(*gvguest.Config)
 
+	tap    *tap
 	ports  map[family]uint16 // of the host, that lead to guestPort
 	broken chan error
 	before usage
@@ -72,6 +73,8 @@ func newBench(t *testing.T, s setup, change ...func(*netstack.Config)) *bench {
 	b.worker, err = netstack.NewWorker(cfg, func(_ bool, err error) { b.broken <- err })
 	b.must(err)
 	b.nic = gvguest.NICConfig{Features: s.features, MTU: cfg.MTU, RxBufBytes: s.rxBufBytes, Seed: uint64(time.Now().UnixNano())}
+	b.tap = new(tap)
+	b.nic.Tap = b.tap.frame
 	t.Cleanup(b.close)
 	return b
 }

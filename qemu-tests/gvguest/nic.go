@@ -25,6 +25,10 @@ type NICConfig struct {
 	// ToGuest and FromGuest impair the directions.
 	ToGuest, FromGuest Impairment
 	Seed               uint64
+	// Tap, if not nil, sees each frame at the device, so behind the impairment
+	// on its way from the guest and before it on its way to the guest. It is
+	// called by two goroutines.
+	Tap func(fromGuest bool, frame []byte)
 }
 
 // NIC is the driver of a virtio network device, and a link endpoint of gVisor's

@@ -139,6 +139,9 @@ func (r *receiver) buffer(b []byte) {
 		return
 	}
 	complete(frame, r.vnet)
+	if r.nic.cfg.Tap != nil {
+		r.nic.cfg.Tap(false, frame)
+	}
 	r.shim.put(frame)
 }
 

@@ -52,6 +52,7 @@ func (b *bench) transfer(c *connector, n, up, down int) {
 		all.Go(func() {
 			if err := exchange(h, id+1, down, id, up); err != nil {
 				b.Errorf("%v: host, connection %d: %v", c.r, i, err)
+				once.Do(b.dump)
 			}
 			h.Close()
 		})

@@ -178,5 +178,8 @@ func (t *transmitter) put(frame []byte) bool {
 		return false
 	}
 	t.used[head] = append(t.used[head], pages...)
+	if t.nic.cfg.Tap != nil {
+		t.nic.cfg.Tap(true, frame[header.VnetLen:])
+	}
 	return true
 }

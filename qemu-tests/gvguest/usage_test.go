@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/gvguest"
 )
 
@@ -49,8 +51,14 @@ func (b *bench) dump() {
 				flags, used := r.Ring().Used()
 				b.Logf("ring: used %d flags %d avail event %d", used, flags, r.Ring().AvailEvent())
 			}
-			b.Logf("guest: %d segments retransmitted, %d received", b.guest.Stack.Stats().TCP.Retransmits.Value(), b.guest.NIC.Received())
+			b.Logf("guest: %d segments retransmitted, %d frames received", b.guest.Stack.Stats().TCP.Retransmits.Value(), b.guest.NIC.Received())
+			for _, e := range append(b.guest.Stack.RegisteredEndpoints(), b.guest.Stack.CleanupEndpoints()...) {
+				if e, ok := e.(*tcp.Endpoint); ok {
+					b.Logf("guest: %v", e.EndpointState())
+				}
+			}
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
+	b.Logf("%v", b.tap)
 }
