@@ -73,6 +73,11 @@ func (s *session) changeFeatures(acked uint64) error {
 	if err != nil {
 		return fmt.Errorf("features %#x: %w", acked, err)
 	}
+	if (acked^s.features)&featureRingPacked != 0 {
+		for i := range s.rings {
+			s.rings[i].resumes = false // the index is one of the other format
+		}
+	}
 	s.features, s.negotiated = acked, true
 	return nil
 }

@@ -11,41 +11,60 @@ import (
 // newQueue finds the ring in guest memory and makes the device's side of it.
 func (s *session) newQueue(r *ring) (q *virtqueue.Queue, err error) {
 	defer catchFault(&err)()
-	size := uint16(r.num)
 	cfg := virtqueue.Config{
-		Size:     size,
+		Packed:   s.features&featureRingPacked != 0,
+		Size:     uint16(r.num),
 		Mem:      s.mem.gm,
 		Writable: r.index%2 == 0,
 		EventIdx: s.features&featureEventIdx != 0,
 		Indirect: s.features&featureIndirectDesc != 0,
+		InOrder:  s.features&featureInOrder != 0,
 	}
-	for _, part := range []struct {
-		name  string
-		dst   *[]byte
-		addr  uint64
-		bytes int
-	}{
-		{"descriptor table", &cfg.Desc, r.addr.Desc, virtqueue.DescBytes(size)},
-		{"available ring", &cfg.Avail, r.addr.Avail, virtqueue.AvailBytes(size)},
-		{"used ring", &cfg.Used, r.addr.Used, virtqueue.UsedBytes(size)},
-	} {
-		if *part.dst, err = s.mem.gm.SliceUser(part.addr, uint64(part.bytes)); err != nil {
-			return nil, fmt.Errorf("%s: %w", part.name, err)
+	if err := virtqueue.CheckSize(cfg.Packed, r.num); err != nil {
+		return nil, err
+	}
+	// In a packed ring the event suppression areas of driver and device take
+	// the addresses of available and used ring.
+	addrs := [...]uint64{r.addr.Desc, r.addr.Avail, r.addr.Used}
+	parts := [...]*[]byte{&cfg.Desc, &cfg.Avail, &cfg.Used}
+	for i, part := range virtqueue.Layout(cfg.Packed, cfg.Size) {
+		if *parts[i], err = s.mem.gm.SliceUser(addrs[i], uint64(part.Bytes)); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.Name, err)
 		}
 	}
 	if !r.resumes {
-		// The frontend's index is a guess when the previous backend was
-		// killed (QEMU), and not the right one even otherwise
-		// (cloud-hypervisor sends the driver's index). As chains are
-		// completed in order, the used index in memory is the truth.
-		idx, err := virtqueue.ResumeIndex(cfg.Used)
-		if err != nil {
+		if err := s.resume(r, cfg); err != nil {
 			return nil, err
 		}
-		r.base = uint32(idx)
 	}
-	cfg.NextAvail = uint16(r.base)
+	cfg.NextAvail = r.base
 	return virtqueue.New(cfg)
+}
+
+// resume finds out where a ring goes on that this connection has not run before.
+//
+// The frontend's number is a guess when the previous backend was killed (QEMU),
+// and not the right one even otherwise (cloud-hypervisor sends the driver's
+// index; UML sends 0, with which no packed ring starts). As chains are completed
+// in order, the memory of the ring is the truth. For a split ring it always says;
+// a packed one has no index and is silent in rare cases, see virtqueue.Resume.
+// Then there is only the number to go by. QEMU reads no index from a packed ring
+// either: after the crash of a backend it repeats what the last orderly stop has
+// told it.
+func (s *session) resume(r *ring, cfg virtqueue.Config) error {
+	base, err := virtqueue.Resume(cfg)
+	if err == nil {
+		r.base = base
+		return nil
+	}
+	if !cfg.Packed {
+		return err
+	}
+	told := r.base
+	s.afterPark(func() {
+		s.log.debug("ring goes on where the frontend says", "ring", r.index, "base", told, "reason", err)
+	})
+	return nil
 }
 
 // catchFault makes an access to memory that is mapped but not there (the

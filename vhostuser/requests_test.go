@@ -47,7 +47,7 @@ func ackCases() []reqCase {
 		{name: "owner", req: wire.SetOwner},
 		{name: "owner with payload", req: wire.SetOwner, payload: u64(0), fail: true},
 		{name: "reset owner", req: wire.ResetOwner},
-		{name: "num zero", req: wire.SetVringNum, payload: state(0, 0), fail: true, then: "power of two"},
+		{name: "num zero", req: wire.SetVringNum, payload: state(0, 0), fail: true, then: "size 0"},
 		{name: "num odd", req: wire.SetVringNum, payload: state(0, 100), fail: true},
 		{name: "num huge", req: wire.SetVringNum, payload: state(0, 65536), fail: true},
 		{name: "num max", req: wire.SetVringNum, payload: state(0, 32768)},

@@ -238,7 +238,7 @@ func TestIndices(t *testing.T) {
 	b.must(p.run(frames))
 	b.must(b.fe.Stop())
 	rx, tx := b.guest.Queues[0], b.guest.Queues[1]
-	if rx.Base != uint16(frames&0xffff) || tx.Base != uint16(frames&0xffff) {
+	if rx.Base != frames&0xffff || tx.Base != frames&0xffff {
 		t.Errorf("stopped at %d and %d, want %d", rx.Base, tx.Base, frames&0xffff)
 	}
 	_, err = b.fe.Start(b.guest, wanted)

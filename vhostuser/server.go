@@ -20,11 +20,12 @@ const (
 	featureEventIdx       uint64 = 1 << 29
 	featureAccessPlatform uint64 = 1 << 33
 	featureRingPacked     uint64 = 1 << 34
+	featureInOrder        uint64 = 1 << 35
 )
 
 // unservable features must not be offered by a Device: each needs something
 // from this package that it does not do.
-const unservable = wire.FeatureLogAll | wire.FeatureProtocol | featureAccessPlatform | featureRingPacked
+const unservable = wire.FeatureLogAll | wire.FeatureProtocol | featureAccessPlatform
 
 // maxQueues is what fits the 8 bits of an index in SET_VRING_KICK.
 const maxQueues = 256

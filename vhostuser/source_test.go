@@ -397,7 +397,6 @@ func TestNewErrors(t *testing.T) {
 	for name, change := range map[string]func(*echoDevice, *vhostuser.Config){
 		"no queues":         func(d *echoDevice, _ *vhostuser.Config) { d.queues = nil },
 		"many queues":       func(d *echoDevice, _ *vhostuser.Config) { d.queues = make([]echoQueue, 257) },
-		"packed":            func(d *echoDevice, _ *vhostuser.Config) { d.features |= 1 << 34 },
 		"log":               func(d *echoDevice, _ *vhostuser.Config) { d.features |= 1 << 26 },
 		"protocol features": func(_ *echoDevice, c *vhostuser.Config) { c.ProtocolFeatures = 1 << 14 },
 	} {

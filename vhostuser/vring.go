@@ -30,8 +30,8 @@ func (s *session) setVringNum(m *wire.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if num == 0 || num > virtqueue.MaxSize || num&(num-1) != 0 {
-		return nil, fmt.Errorf("ring %d: size %d is not a power of two up to %d", r.index, num, virtqueue.MaxSize)
+	if err := virtqueue.CheckSize(s.mayBePacked(), num); err != nil {
+		return nil, fmt.Errorf("ring %d: %w", r.index, err)
 	}
 	if num == r.num && r.q != nil && r.enabled {
 		return nil, nil
@@ -49,12 +49,22 @@ func (s *session) setVringBase(m *wire.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if base > 0xffff {
+	if base > 0xffff && !s.mayBePacked() {
 		return nil, fmt.Errorf("ring %d: index %#x has more than 16 bits", r.index, base)
 	}
 	s.restart(r)
 	r.base, r.resumes = base, false
 	return nil, nil
+}
+
+// mayBePacked reports whether rings are packed, or may turn out to be: features
+// may come after sizes and indices. In this case newQueue checks what is left.
+func (s *session) mayBePacked() bool {
+	features := s.features
+	if !s.negotiated {
+		features = s.srv.features
+	}
+	return features&featureRingPacked != 0
 }
 
 func (s *session) setVringAddr(m *wire.Message) ([]byte, error) {

@@ -36,7 +36,7 @@ type chain struct {
 	wrong    bool   // a buffer has the wrong direction for this queue
 }
 
-// fault is a broken rule. The zero fault is none.
+// fault is a broken rule. Without a cause it is none.
 type fault struct {
 	cause Cause
 	desc  uint16
@@ -77,6 +77,23 @@ func (k *checks) direction(c *chain, flags uint16) bool {
 	}
 	c.writable = c.writable || write != 0
 	return true
+}
+
+// buffer adds the n bytes at addr to c, which descriptor i with the given flags
+// names.
+func (k *checks) buffer(c *chain, i uint16, addr, n uint64, flags uint16) fault {
+	if !k.direction(c, flags) {
+		return fault{CauseOrder, i, addr}
+	}
+	return fault{k.mapBuffer(c, addr, n), i, addr}
+}
+
+// total checks the sum of all buffers of c, whose last descriptor is i.
+func (c *chain) total(i uint16) fault {
+	if c.bytes > maxChainBytes {
+		return fault{CauseChainTooBig, i, c.bytes}
+	}
+	return fault{}
 }
 
 // table returns the indirect table of n bytes at addr. It is read once: where

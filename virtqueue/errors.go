@@ -23,10 +23,13 @@ const (
 	// free to be made available again. Value is the index.
 	CauseAvailJump
 	// CauseHeadRange: a slot of the available ring names a descriptor beyond
-	// the table (2.7.6). Value is the slot.
+	// the table (2.7.6), or a chain of a packed ring has a buffer ID not below
+	// the queue size. Value is the slot or ID. For the latter no clause but the
+	// example of 2.8.22 says so; all drivers known keep to it.
 	CauseHeadRange
 	// CauseHeadInFlight: a chain was made available a second time before the
-	// device had returned it (2.7.13). Value is its head.
+	// device had returned it (2.7.13), or its buffer ID was (2.8). Value is its
+	// head or ID.
 	CauseHeadInFlight
 	// CauseNextRange: a next field points beyond its table (2.7.5). Value is
 	// the field.
@@ -54,10 +57,12 @@ const (
 	// address of the table.
 	CauseIndirectFeature
 	// CauseIndirectNext: an indirect descriptor that is not the last of its
-	// chain (2.7.5.3.1). Value is the address of the table.
+	// chain (2.7.5.3.1), or not alone in a packed ring (2.8.19). Value is the
+	// address of the table.
 	CauseIndirectNext
 	// CauseIndirectNested: an indirect descriptor inside an indirect table
-	// (2.7.5.3.1). Value is the address of the inner table.
+	// (2.7.5.3.1). Value is the address of the inner table. In a packed ring
+	// the flag means nothing there (2.8.7).
 	CauseIndirectNested
 	// CauseIndirectLength: the length of an indirect table is 0, no multiple
 	// of a descriptor's 16 bytes, or above queue size x 16 (2.7.5.3.1). Value
@@ -66,6 +71,11 @@ const (
 	// CauseIndirectUnmapped: an indirect table is not, or not as a whole, in
 	// guest memory. Value is its address.
 	CauseIndirectUnmapped
+	// CauseDescInFlight: in a packed ring, a chain takes descriptors that the
+	// device has not returned, or was changed while the device held it
+	// (2.8.16). Value is the number of descriptors not returned, or the buffer
+	// ID found.
+	CauseDescInFlight
 
 	causes
 )
@@ -86,6 +96,7 @@ var causeText = [causes]string{
 	CauseIndirectNested:   "indirect table inside an indirect table",
 	CauseIndirectLength:   "bad length of an indirect table",
 	CauseIndirectUnmapped: "indirect table not in guest memory",
+	CauseDescInFlight:     "descriptor in use again before it was returned",
 }
 
 // String describes c in a few words.
@@ -101,8 +112,10 @@ func (c Cause) String() string {
 // come from the guest; none is guest data.
 type BrokenError struct {
 	Cause Cause
-	Avail uint16 // position in the available ring, free-running
-	Head  uint16 // head of the chain; 0 if no chain was reached
+	// Avail is the position in the available ring, free-running; in a packed
+	// ring the slot, and in bit 15 the wrap counter.
+	Avail uint16
+	Head  uint16 // head of the chain; 0 if no chain was reached, and in a packed ring
 	Desc  uint16 // descriptor in its table; 0 if none was reached
 	Value uint64 // what was wrong, see the causes
 }

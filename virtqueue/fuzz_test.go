@@ -13,8 +13,8 @@ import (
 
 // Operations of FuzzRing, each followed by one byte of argument.
 const (
-	opAvail     = iota // put head arg into the next slot, move the index
-	opAvailIdx         // move the index by int8(arg)
+	opAvail     = iota // put head arg into the next slot, move the index; packed: make the next slot available
+	opAvailIdx         // move the index by int8(arg); packed: make slot arg available, in any lap
 	opTake             // take a chain
 	opReturn           // return chain arg of those held
 	opPublish          // publish
@@ -28,17 +28,19 @@ const (
 )
 
 const (
-	fuzzWritable = 1 << (iota + 4)
+	fuzzWritable = 1 << iota
 	fuzzEventIdx
 	fuzzIndirect
 	fuzzOdd
+	fuzzPacked
+	fuzzInOrder
 	fuzzLow   = highAddr - 16*page
 	fuzzTable = 8 // entries of the indirect table
 )
 
-// FuzzRing reads its input as the shape of a ring (one byte: log2 of the size,
-// then flags), its descriptors and those of an indirect table (four bytes each),
-// and a list of operations of both sides.
+// FuzzRing reads its input as the shape of a ring (size, flags), its descriptors
+// and those of an indirect table (four bytes each), and a list of operations of
+// both sides.
 func FuzzRing(f *testing.F) {
 	plain := []byte{0, 3, 0, 0}   // 64 bytes
 	linked := []byte{0, 3, 1, 1}  // and then descriptor 1
@@ -48,9 +50,8 @@ func FuzzRing(f *testing.F) {
 		opArm, 0, opAvail, 0, opSuppress, 0, opTake, 0, opUntake, 1, opTake, 0,
 		opReturn, 0, opPublish, 0, opTake, 0, opArm, 0,
 	}
-	seed := func(shape byte, ops []byte, descs ...[]byte) {
-		in := []byte{shape}
-		size := 1 << (shape & 7)
+	seed := func(size int, flags byte, ops []byte, descs ...[]byte) {
+		in := []byte{byte(size - 1), flags}
 		for i := range size + fuzzTable {
 			d := plain
 			if i < len(descs) {
@@ -60,14 +61,18 @@ func FuzzRing(f *testing.F) {
 		}
 		f.Add(append(in, ops...))
 	}
-	seed(2, life)
-	seed(2|fuzzEventIdx, life, linked)
-	seed(2|fuzzWritable, life, written)
-	seed(2|fuzzIndirect|fuzzOdd, life, table, plain, plain, plain, linked)
-	seed(1, []byte{opAvail, 0, opAvail, 1, opTake, 0, opTake, 0, opReturn, 1, opReturn, 0, opPublish, 0}, written)
-	seed(0, []byte{opAvailIdx, 2, opTake, 0, opAvail, 0, opTake, 0})
-	seed(2|fuzzIndirect, life, table, plain, plain, plain, table)
-	seed(2, append([]byte{opRewrite, 0, 0, 3, 1, 0}, life...))
+	for _, format := range []byte{0, fuzzInOrder, fuzzPacked, fuzzPacked | fuzzInOrder} {
+		seed(4, format, life)
+		seed(4, format|fuzzEventIdx, life, linked)
+		seed(4, format|fuzzWritable, life, written)
+		seed(4, format|fuzzIndirect|fuzzOdd, life, table, plain, plain, plain, linked)
+		seed(2, format, []byte{opAvail, 0, opAvail, 1, opTake, 0, opTake, 0, opReturn, 1, opReturn, 0, opPublish, 0}, written)
+		seed(1, format, []byte{opAvailIdx, 2, opTake, 0, opAvail, 0, opTake, 0})
+		seed(4, format|fuzzIndirect, life, table, plain, plain, plain, table)
+		seed(4, format, append([]byte{opRewrite, 0, 0, 3, 1, 0}, life...))
+	}
+	seed(3, fuzzPacked, slices.Concat(life, life, life))
+	seed(5, fuzzPacked|fuzzWritable, slices.Concat(life, []byte{opAvailIdx, 1}, life), written, plain, written)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if x := newFuzzRing(t, in); x != nil {
 			x.run()
@@ -91,7 +96,9 @@ type fuzzRing struct {
 	cfg virtqueue.Config
 	avail,
 	first uint16
-	table uint64
+	// Places of driver and device in a packed ring, as in an event area.
+	place, at uint16
+	table     uint64
 
 	takes    []held
 	expect   []virtqtest.Used // returned, in order, since the last Publish
@@ -101,28 +108,33 @@ type fuzzRing struct {
 }
 
 func newFuzzRing(t *testing.T, in []byte) *fuzzRing {
-	if len(in) == 0 || in[0]&7 > 5 {
+	if len(in) < 2 {
 		return nil
 	}
-	shape := in[0]
-	x := &fuzzRing{t: t, in: in[1:], first: 0xfff8}
+	flags := in[1]
+	cfg := virtqtest.Config{
+		Size: 1 + uint16(in[0]%32), EventIdx: flags&fuzzEventIdx != 0, Indirect: flags&fuzzIndirect != 0,
+		Packed: flags&fuzzPacked != 0, InOrder: flags&fuzzInOrder != 0,
+		OddAvail: flags&fuzzOdd != 0, FirstIndex: 0xfff8, IndirectEntries: fuzzTable,
+	}
+	if !cfg.Packed && cfg.Size&(cfg.Size-1) != 0 {
+		return nil
+	}
+	x := &fuzzRing{t: t, in: in[2:], first: cfg.FirstIndex}
 	mem, err := virtqtest.NewMemory( // as twoRegions, but smaller
 		virtqtest.HeapRegion(fuzzLow, highAddr-fuzzLow), virtqtest.HeapRegion(highAddr, highSize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.drv, err = virtqtest.NewDriver(mem, virtqtest.Config{
-		Size: 1 << (shape & 7), EventIdx: shape&fuzzEventIdx != 0, Indirect: shape&fuzzIndirect != 0,
-		OddAvail: shape&fuzzOdd != 0, FirstIndex: x.first, IndirectEntries: fuzzTable,
-	})
-	if err != nil {
+	if x.drv, err = virtqtest.NewDriver(mem, cfg); err != nil {
 		t.Fatal(err)
 	}
 	if x.table, err = mem.Alloc(16*fuzzTable, 16); err != nil {
 		t.Fatal(err)
 	}
 	x.avail = x.first
-	x.cfg = x.drv.QueueConfig(shape&fuzzWritable != 0)
+	x.cfg = x.drv.QueueConfig(flags&fuzzWritable != 0)
+	x.place, x.at = uint16(x.cfg.NextAvail), uint16(x.cfg.NextAvail)
 	if x.q, err = virtqueue.New(x.cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +165,10 @@ func (x *fuzzRing) desc(i int) {
 	flags := x.byte()
 	d.Flags = uint16(flags & 7)
 	d.Next = uint16(x.byte()) | uint16(flags&0x80)<<8
+	if x.cfg.Packed {
+		x.packedDesc(i, d)
+		return
+	}
 	if i < int(x.cfg.Size) {
 		x.drv.Ring().SetDesc(uint16(i), d)
 		return
@@ -173,10 +189,18 @@ func (x *fuzzRing) run() {
 		op, arg := x.byte()%ops, x.byte()
 		switch op {
 		case opAvail:
+			if x.cfg.Packed {
+				x.packedAvail()
+				break
+			}
 			ring.SetAvailSlot(x.avail, uint16(arg))
 			x.avail++
 			ring.SetAvail(0, x.avail)
 		case opAvailIdx:
+			if x.cfg.Packed {
+				x.packedMark(uint16(arg)%x.cfg.Size, arg&0x80 != 0)
+				break
+			}
 			x.avail += uint16(int8(arg))
 			ring.SetAvail(0, x.avail)
 		case opTake:
@@ -201,6 +225,10 @@ func (x *fuzzRing) run() {
 		case opRewrite:
 			x.desc(int(arg) % (int(x.cfg.Size) + fuzzTable))
 		case opUsedEvent:
+			if x.cfg.Packed {
+				x.drv.Packed().SetDriverEvent(uint16(arg)&0x803f|uint16(arg&0x40)<<9, uint16(arg>>6))
+				break
+			}
 			ring.SetUsedEvent(x.avail + uint16(arg))
 		}
 		x.check()
@@ -287,6 +315,14 @@ func (x *fuzzRing) untake(n int) {
 // publish checks that the used elements are those returned, each once and in
 // order, with nothing but dropped chains in between.
 func (x *fuzzRing) publish() {
+	if x.cfg.Packed {
+		x.packedPublish()
+		return
+	}
+	if x.cfg.InOrder {
+		x.q.Publish()
+		return
+	}
 	ring := x.drv.Ring()
 	_, old := ring.Used()
 	if call := x.q.Publish(); call && len(x.expect) == 0 && x.q.Counters().Dropped == 0 {
@@ -317,6 +353,12 @@ func (x *fuzzRing) check() {
 	}
 	if x.elements > c.Chains+c.Dropped {
 		x.t.Fatalf("%d used elements for %d chains", x.elements, c.Chains+c.Dropped)
+	}
+	if r := x.drv.Ring(); r == nil || x.cfg.InOrder {
+		if err := x.q.Err(); x.broken != nil && err != x.broken {
+			x.t.Fatalf("broken for %v, then for %v", x.broken, err)
+		}
+		return
 	}
 	if _, idx := x.drv.Ring().Used(); idx != x.first+uint16(x.elements) {
 		x.t.Fatalf("used index %d after %d elements", idx-x.first, x.elements)

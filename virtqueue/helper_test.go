@@ -127,3 +127,25 @@ func directions(t *testing.T, f func(t *testing.T, writable bool)) {
 	t.Run("read", func(t *testing.T) { f(t, false) })
 	t.Run("write", func(t *testing.T) { f(t, true) })
 }
+
+// formats runs f for rings of either format, with and without IN_ORDER. It sets
+// these in cfg.
+func formats(t *testing.T, cfg virtqtest.Config, f func(t *testing.T, cfg virtqtest.Config)) {
+	for _, packed := range []bool{false, true} {
+		for _, inOrder := range []bool{false, true} {
+			cfg.Packed, cfg.InOrder = packed, inOrder
+			t.Run(formatName(cfg), func(t *testing.T) { f(t, cfg) })
+		}
+	}
+}
+
+func formatName(cfg virtqtest.Config) string {
+	name := "split"
+	if cfg.Packed {
+		name = "packed"
+	}
+	if cfg.InOrder {
+		name += ", in order"
+	}
+	return name
+}

@@ -73,52 +73,61 @@ func TestCallByEventIdx(t *testing.T) {
 	}
 }
 
-// virtio 1.2, 2.7.10: the driver kicks when it was asked to and only then.
+// virtio 1.2, 2.7.10 and 2.8.21.2: the driver kicks when it was asked to and only
+// then.
 func TestKicks(t *testing.T) {
 	for _, eventIdx := range []bool{false, true} {
 		for _, odd := range []bool{false, true} {
-			drv, q := pair(t, virtqtest.Config{Size: 8, EventIdx: eventIdx, OddAvail: odd, FirstIndex: 0xfffc}, false)
-			kick := func(n int) bool { addN(t, drv, false, n); return drv.Kick() }
-			expect := func(what string, got, want bool) {
-				t.Helper()
-				if got != want {
-					t.Errorf("EVENT_IDX %v, odd %v: %s: %v, want %v", eventIdx, odd, what, got, want)
-				}
-			}
-			expect("chains on an idle ring", q.ArmKicks(), false)
-			expect("kick on the first chain", kick(1), true)
-			q.SuppressKicks()
-			expect("kick while suppressed", kick(2), false)
-			expect("chains before the last look", q.ArmKicks(), true)
-			serve(t, q, 3)
-			expect("chains after the last", q.ArmKicks(), false)
-			expect("kick after arming", kick(1), true)
-			q.SuppressKicks()
-			serve(t, q, 1)
-			expect("kick while draining", kick(1), false)
-			serve(t, q, 1)
+			cfg := virtqtest.Config{Size: 8, EventIdx: eventIdx, OddAvail: odd, FirstIndex: 0xfffc}
+			formats(t, cfg, func(t *testing.T, cfg virtqtest.Config) { testKicks(t, cfg) })
 		}
 	}
+}
+
+func testKicks(t *testing.T, cfg virtqtest.Config) {
+	drv, q := pair(t, cfg, false)
+	kick := func(n int) bool { addN(t, drv, false, n); return drv.Kick() }
+	expect := func(what string, got, want bool) {
+		t.Helper()
+		if got != want {
+			t.Errorf("EVENT_IDX %v, odd %v: %s: %v, want %v", cfg.EventIdx, cfg.OddAvail, what, got, want)
+		}
+	}
+	expect("chains on an idle ring", q.ArmKicks(), false)
+	expect("kick on the first chain", kick(1), true)
+	q.SuppressKicks()
+	expect("kick while suppressed", kick(2), false)
+	expect("chains before the last look", q.ArmKicks(), true)
+	serve(t, q, 3)
+	expect("chains after the last", q.ArmKicks(), false)
+	expect("kick after arming", kick(1), true)
+	q.SuppressKicks()
+	serve(t, q, 1)
+	expect("kick while draining", kick(1), false)
+	serve(t, q, 1)
 }
 
 // A device that needs more chains than are there arms the kick for those that
 // follow, not for those it knows.
 func TestArmKicksBehindPending(t *testing.T) {
 	for _, eventIdx := range []bool{false, true} {
-		drv, q := pair(t, virtqtest.Config{Size: 8, EventIdx: eventIdx}, true)
-		addN(t, drv, true, 3)
-		drv.Kick()
-		take(t, q)
-		if !q.ArmKicks() || q.Pending() != 2 {
-			t.Errorf("ArmKicks or Pending (%d) does not see two chains", q.Pending())
-		}
-		addN(t, drv, true, 1)
-		if !drv.Kick() {
-			t.Error("no kick for the chain behind")
-		}
-		if q.Pending() != 3 {
-			t.Errorf("%d pending, want 3", q.Pending())
-		}
+		cfg := virtqtest.Config{Size: 8, EventIdx: eventIdx, FirstIndex: 6}
+		formats(t, cfg, func(t *testing.T, cfg virtqtest.Config) {
+			drv, q := pair(t, cfg, true)
+			addN(t, drv, true, 3)
+			drv.Kick()
+			take(t, q)
+			if !q.ArmKicks() || q.Pending() != 2 {
+				t.Errorf("ArmKicks or Pending (%d) does not see two chains", q.Pending())
+			}
+			addN(t, drv, true, 1)
+			if !drv.Kick() {
+				t.Error("no kick for the chain behind")
+			}
+			if q.Pending() != 3 {
+				t.Errorf("%d pending, want 3", q.Pending())
+			}
+		})
 	}
 }
 

@@ -6,9 +6,9 @@ import "github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 // locks; the driver works on the other side of the shared memory at the same
 // time.
 //
-// The methods know nothing of the format of the ring.
+// The methods are the same for rings of either format.
 type Queue struct {
-	ring splitRing
+	ring splitRing // or what stands in for it, see there
 }
 
 // Counters count what has gone through a queue since it was made. They are
@@ -26,6 +26,9 @@ type Counters struct {
 func New(c Config) (*Queue, error) {
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	if c.Packed {
+		return &Queue{ring: splitRing{packed: newPackedRing(&c)}}, nil
 	}
 	return &Queue{ring: newSplitRing(&c)}, nil
 }
@@ -86,21 +89,27 @@ func (q *Queue) Pending() int { return q.ring.pending() }
 
 // Outstanding returns the number of chains taken and neither returned nor given
 // back.
-func (q *Queue) Outstanding() int { return q.ring.outstanding }
+func (q *Queue) Outstanding() int { return q.core().outstanding }
 
 // Size returns the number of descriptors of the ring.
-func (q *Queue) Size() int { return int(q.ring.size) }
+func (q *Queue) Size() int { return int(q.core().size) }
 
-// State returns where a successor goes on, in the coding of vhost-user's
-// GET_VRING_BASE; for a split ring that is the next available index, and what
-// [Config].NextAvail takes. Chains that are still held count as not taken. This
-// is exact if chains were returned in the order in which they were taken;
-// otherwise return or untake all of them first (see [Queue.Outstanding]).
-// What was returned must be published.
-func (q *Queue) State() uint32 { return uint32(q.ring.next - uint16(q.ring.outstanding)) }
+// State returns where a successor goes on: what [Config].NextAvail takes, in the
+// coding of vhost-user's GET_VRING_BASE. Chains that are still held count as not
+// taken. This is exact if chains were returned in the order in which they were
+// taken, and with IN_ORDER; otherwise return or untake all of them first (see
+// [Queue.Outstanding]). What was returned must be published.
+func (q *Queue) State() uint32 { return q.ring.state() }
 
 // Err returns the [BrokenError] of a broken ring, else nil.
-func (q *Queue) Err() error { return q.ring.err }
+func (q *Queue) Err() error { return q.core().err }
 
 // Counters returns a copy of the counters.
-func (q *Queue) Counters() Counters { return q.ring.counters }
+func (q *Queue) Counters() Counters { return q.core().counters }
+
+func (q *Queue) core() *core {
+	if q.ring.packed != nil {
+		return &q.ring.packed.core
+	}
+	return &q.ring.core
+}

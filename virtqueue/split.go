@@ -3,7 +3,6 @@ package virtqueue
 import (
 	"encoding/binary"
 
-	"github.com/vhost-net-go/vhost-net-go/virtqueue/internal/order"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
 
@@ -15,12 +14,19 @@ import (
 //	done   up to here returned and published
 //	next   up to here taken
 //	seen   up to here known to be available
+//
+// If packed is not nil, the ring is of that kind, and each method called by
+// [Queue] starts with handing over to it. The methods of Queue cannot choose:
+// with two calls in them they would not be inlined, and one call more for each
+// Take and Return costs a fifth of these.
 type splitRing struct {
-	checks
-	words splitWords
-	fence order.Fence
+	core
+	packed *packedRing
 
-	desc, availMem, usedMem []byte
+	words splitWords
+
+	desc              descTable
+	availMem, usedMem []byte
 
 	mask             uint16
 	next, seen, done uint16
@@ -30,35 +36,38 @@ type splitRing struct {
 	log    []uint16 // head by slot, of what was taken; noHead: dropped
 	// out has an entry per head: 0 when the device does not hold the chain,
 	// else 1 + the bytes that the device may write to it.
-	out         []uint64
-	outstanding int // chains taken and neither returned nor given back
+	out []uint64
+	pos []uint16 // position by head; with IN_ORDER only
 
 	usedIdx   uint16 // as in memory
 	usedFlags uint16
 	staged    uint16 // used elements behind usedIdx, not yet visible
-	eventIdx  bool
-	decided   bool // the first decision on calling was made
-
-	err      error
-	counters Counters
+	batch     uint16 // of these, the one that stands for the open batch; with IN_ORDER
 }
 
 func newSplitRing(c *Config) splitRing {
+	next := uint16(c.NextAvail)
 	r := splitRing{
-		checks: newChecks(c),
-		desc:   c.Desc, availMem: c.Avail, usedMem: c.Used,
+		core: newCore(c),
+		desc: newDescTable(c.Desc), availMem: c.Avail, usedMem: c.Used,
 		mask: c.Size - 1,
-		next: c.NextAvail, seen: c.NextAvail, done: c.NextAvail,
-		log:      make([]uint16, c.Size),
-		out:      make([]uint64, c.Size),
-		usedIdx:  usedIdxOf(c.Used),
-		eventIdx: c.EventIdx,
+		next: next, seen: next, done: next,
+		log:     make([]uint16, c.Size),
+		out:     make([]uint64, c.Size),
+		usedIdx: usedIdxOf(c.Used),
 	}
 	r.words.init(c.Avail, c.Used, c.Size)
+	if c.InOrder {
+		r.turns = newTurns(c.Size, next)
+		r.pos = make([]uint16, c.Size)
+	}
 	return r
 }
 
 func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
+	if r.packed != nil {
+		return r.packed.take(dst)
+	}
 	dropped := uint32(0) // descriptors of dropped chains
 	for {
 		if r.next == r.seen {
@@ -76,6 +85,8 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			r.replay--
 			if head == noHead {
 				r.next++
+				r.again--
+				r.passOn()
 				continue
 			}
 		}
@@ -86,8 +97,18 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			return dst, 0, r.broken(CauseHeadInFlight, head, fault{value: uint64(head)})
 		}
 		c := chain{vecs: dst}
-		if f := r.walk(&c, r.desc, uint(head)); f.cause != 0 {
+		// Most chains are done after this, and without the call of walk.
+		at, end := r.run(&c, r.desc, uint(head))
+		if !end {
+			if f := r.walk(&c, r.desc, at); f.cause != 0 {
+				return dst, 0, r.broken(f.cause, head, f)
+			}
+		} else if f := c.total(uint16(at)); f.cause != 0 {
 			return dst, 0, r.broken(f.cause, head, f)
+		}
+		if r.inOrder {
+			*r.turns.at(r.next) = turn{id: head}
+			r.pos[head] = r.next
 		}
 		r.next++
 		if c.wrong {
@@ -97,11 +118,7 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			}
 			continue
 		}
-		if r.wanted == descWrite {
-			r.out[head] = 1 + c.bytes
-		} else {
-			r.out[head] = 1
-		}
+		r.out[head] = r.limit(&c)
 		r.outstanding++
 		r.counters.Chains++
 		return c.vecs, uint32(head), nil
@@ -112,8 +129,12 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 // makes none, but one that does is not dangerous either.
 func (r *splitRing) drop(head, slot uint16) {
 	r.log[slot] = noHead
-	r.stage(head, 0)
 	r.counters.Dropped++
+	if r.inOrder {
+		r.wait(head, 0, turnDropped)
+		return
+	}
+	r.waiting = append(r.waiting, usedChain{id: head})
 }
 
 // refresh looks for chains made available since the last time. It is the only
@@ -144,9 +165,11 @@ func (r *splitRing) broken(cause Cause, head uint16, f fault) error {
 }
 
 func (r *splitRing) untake(n int) {
-	if n < 0 || n > r.outstanding {
-		panic("virtqueue: Untake of more chains than are taken")
+	if r.packed != nil {
+		r.packed.untake(n)
+		return
 	}
+	r.checkUntake(n)
 	for ; n > 0; n-- {
 		r.next--
 		r.replay++
@@ -154,10 +177,11 @@ func (r *splitRing) untake(n int) {
 		for head == noHead {
 			r.next--
 			r.replay++
+			r.again++
 			head = r.log[r.next&r.mask]
 		}
 		if r.out[head] == 0 {
-			panic("virtqueue: Untake of a chain that was returned")
+			panic(misusedUntake)
 		}
 		r.out[head] = 0
 		r.outstanding--
@@ -169,27 +193,78 @@ func (r *splitRing) untake(n int) {
 }
 
 func (r *splitRing) giveBack(token, written uint32) {
+	if r.packed != nil {
+		r.packed.giveBack(token, written)
+		return
+	}
 	// A chain that is not out has 0 here, which no length is below.
 	if token >= r.size || uint64(written) >= r.out[token] {
-		panic("virtqueue: Return of a chain that is not taken, or with more bytes than it can hold")
+		panic(misusedReturn)
 	}
 	r.out[token] = 0
 	r.outstanding--
+	if r.inOrder {
+		r.wait(uint16(token), written, turnReturned)
+		return
+	}
 	r.stage(uint16(token), written)
+}
+
+// wait lets the chain at head wait for its turn, which may have come.
+func (r *splitRing) wait(head uint16, written uint32, state turnState) {
+	t := r.turns.at(r.pos[head])
+	t.written, t.state = written, state
+	r.passOn()
+}
+
+// passOn stages the chains whose turn it is, where turns count. In a queue to be
+// read, one used element stands for all that come in a row: it is where that of
+// the first would be and names the last (virtio 1.2, 2.7.9).
+func (r *splitRing) passOn() {
+	if !r.inOrder {
+		return
+	}
+	for t := r.turns.due(r.next); t != nil; t = r.turns.due(r.next) {
+		if r.merge && t.state == turnReturned {
+			r.setUsed(r.batch, t.id, 0)
+			r.staged++
+			continue
+		}
+		r.stage(t.id, t.written)
+		r.batch = r.staged
+	}
 }
 
 // stage writes the next used element. The driver does not look at it before the
 // used index has passed it.
 func (r *splitRing) stage(head uint16, written uint32) {
-	slot := int((r.usedIdx + r.staged) & r.mask)
-	binary.LittleEndian.PutUint64(r.usedMem[usedHeader+usedSlot*slot:], uint64(written)<<32|uint64(head))
+	r.setUsed(r.staged, head, written)
 	r.staged++
 }
 
+// setUsed writes used element i of those staged.
+func (r *splitRing) setUsed(i, head uint16, written uint32) {
+	slot := int((r.usedIdx + i) & r.mask)
+	binary.LittleEndian.PutUint64(r.usedMem[usedHeader+usedSlot*slot:], uint64(written)<<32|uint64(head))
+}
+
 func (r *splitRing) pending() int {
+	if r.packed != nil {
+		return r.packed.pending()
+	}
 	r.refresh()
 	if r.err != nil {
 		return 0
 	}
 	return int(r.seen - r.next)
+}
+
+func (r *splitRing) state() uint32 {
+	if r.packed != nil {
+		return r.packed.state()
+	}
+	if r.inOrder {
+		return uint32(r.turns.first)
+	}
+	return uint32(r.next - uint16(r.outstanding))
 }

@@ -1,7 +1,5 @@
 package virtqueue
 
-import "fmt"
-
 // The layout of a split ring, virtio 1.2, 2.7.5, 2.7.6 and 2.7.8; all fields
 // are little-endian.
 //
@@ -50,18 +48,3 @@ func AvailBytes(size uint16) int { return availHeader + availSlot*int(size) + ev
 // UsedBytes returns the length of the used ring of a split ring, with the event
 // word at its end, which is there with or without EVENT_IDX.
 func UsedBytes(size uint16) int { return usedHeader + usedSlot*int(size) + eventBytes }
-
-// ResumeIndex returns the available index at which a device goes on after a
-// predecessor vanished without a word: the used index in memory. Chains behind
-// it were taken and never returned, so the driver still waits for them. This is
-// right for devices that return chains in the order of the available ring.
-//
-// A frontend also tells an index (SET_VRING_BASE of vhost-user). It is the same
-// after an orderly stop; after a crash of the backend it may be stale, and the
-// index in memory is the one to believe. used is the used ring of [Config].
-func ResumeIndex(used []byte) (uint16, error) {
-	if len(used) < usedHeader || !aligned(used, usedAlign) {
-		return 0, fmt.Errorf("virtqueue: used ring of %d bytes is too short or not aligned to %d", len(used), usedAlign)
-	}
-	return usedIdxOf(used), nil
-}

@@ -8,13 +8,22 @@ import "github.com/vhost-net-go/vhost-net-go/virtqueue/internal/order"
 
 // publish shows the staged elements to the driver and decides on calling it.
 func (r *splitRing) publish() (call bool) {
+	if r.packed != nil {
+		return r.packed.publish()
+	}
+	if n := r.ripe(); n > 0 {
+		for _, u := range r.waiting[:n] {
+			r.stage(u.id, 0)
+		}
+		r.forget(n)
+	}
 	if r.staged == 0 {
 		return false
 	}
 	old := r.usedIdx
 	r.usedIdx += r.staged
 	r.done += r.staged
-	r.staged = 0
+	r.staged, r.batch = 0, 0
 	r.words.setUsed(r.usedFlags, r.usedIdx)
 	r.fence.AfterStore()
 	if !r.eventIdx {
@@ -25,11 +34,7 @@ func (r *splitRing) publish() (call bool) {
 		call = !r.decided || needEvent(order.Load16(r.words.usedEvent), r.usedIdx, old)
 		r.decided = true
 	}
-	r.counters.Batches++
-	if call {
-		r.counters.Calls++
-	}
-	return call
+	return r.updated(call)
 }
 
 // needEvent reports whether an index that moved from old to now has passed
@@ -42,6 +47,10 @@ func needEvent(event, now, old uint16) bool {
 // write: the event index stays behind the available index, and the driver does
 // not pass it again before 65536 chains.
 func (r *splitRing) suppressKicks() {
+	if r.packed != nil {
+		r.packed.suppressKicks()
+		return
+	}
 	if r.eventIdx || r.usedFlags == usedNoNotify {
 		return
 	}
@@ -50,6 +59,9 @@ func (r *splitRing) suppressKicks() {
 }
 
 func (r *splitRing) armKicks() (more bool) {
+	if r.packed != nil {
+		return r.packed.armKicks()
+	}
 	if r.err != nil {
 		return false
 	}

@@ -1,19 +1,14 @@
 package virtqueue
 
-// walk follows a chain through table, from descriptor i on, and gathers its
-// buffers in c. i is below the number of descriptors in table. On a fault c is
-// undefined.
+// walk follows a chain through a table, from descriptor i on, which run has
+// stopped at, and gathers its buffers in c. i is below the number of descriptors
+// in the table. On a fault c is undefined.
 //
 // The driver may rewrite descriptors at any time, so what was checked must be
 // what is used: each half of a descriptor is read with one load into a copy, and
 // if one is read again, nothing is left of what was read first.
-func (r *splitRing) walk(c *chain, table []byte, i uint) fault {
-	tab := newDescTable(table)
-	for {
-		var end bool
-		if i, end = r.run(c, tab, i); end {
-			break
-		}
+func (r *splitRing) walk(c *chain, tab descTable, i uint) fault {
+	for end := false; !end; i, end = r.run(c, tab, i) {
 		if c.count == r.size {
 			return fault{CauseChainTooLong, uint16(i), uint64(r.size)}
 		}
@@ -22,11 +17,8 @@ func (r *splitRing) walk(c *chain, table []byte, i uint) fault {
 		if flags&descIndirect != 0 {
 			return r.walkIndirect(c, uint16(i), addr, n, flags)
 		}
-		if !r.direction(c, flags) {
-			return fault{CauseOrder, uint16(i), addr}
-		}
-		if cause := r.mapBuffer(c, addr, n); cause != 0 {
-			return fault{cause, uint16(i), addr}
+		if f := r.buffer(c, uint16(i), addr, n, flags); f.cause != 0 {
+			return f
 		}
 		if flags&descNext == 0 {
 			break
@@ -37,10 +29,7 @@ func (r *splitRing) walk(c *chain, table []byte, i uint) fault {
 		}
 		i = next
 	}
-	if c.bytes > maxChainBytes {
-		return fault{CauseChainTooBig, uint16(i), c.bytes}
-	}
-	return fault{}
+	return c.total(uint16(i))
 }
 
 // run gathers buffers as long as there is nothing special about them: direction
@@ -97,5 +86,10 @@ func (r *splitRing) walkIndirect(c *chain, i uint16, addr, n uint64, flags uint1
 		return f
 	}
 	c.nested = true
-	return r.walk(c, table, 0)
+	tab := newDescTable(table)
+	k, end := r.run(c, tab, 0)
+	if end {
+		return c.total(uint16(k))
+	}
+	return r.walk(c, tab, k)
 }

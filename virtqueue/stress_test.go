@@ -50,25 +50,30 @@ func TestBothSidesAtOnce(t *testing.T) {
 	}
 	for _, eventIdx := range []bool{false, true} {
 		for _, indirect := range []bool{false, true} {
-			for _, writable := range []bool{false, true} {
-				name := fmt.Sprintf("eventIdx=%v/indirect=%v/write=%v", eventIdx, indirect, writable)
-				t.Run(name, func(t *testing.T) {
-					drv, q := pair(t, virtqtest.Config{
-						Size: 16, EventIdx: eventIdx, Indirect: indirect, FirstIndex: 0xff00,
-					}, writable)
-					l := &link{
-						drv: drv, q: q, writable: writable, chains: chains,
-						kick: make(chan struct{}, 1), call: make(chan struct{}, 1), fail: make(chan error, 2),
+			cfg := virtqtest.Config{Size: 16, EventIdx: eventIdx, Indirect: indirect, FirstIndex: 0xff00}
+			t.Run(fmt.Sprintf("eventIdx=%v/indirect=%v", eventIdx, indirect), func(t *testing.T) {
+				formats(t, cfg, func(t *testing.T, cfg virtqtest.Config) {
+					if cfg.Packed {
+						cfg.Size = 13
 					}
-					go func() { l.fail <- l.device() }()
-					go func() { l.fail <- l.driver() }()
-					for range 2 {
-						if err := <-l.fail; err != nil {
-							t.Fatal(err)
-						}
-					}
+					directions(t, func(t *testing.T, writable bool) { bothSides(t, cfg, writable, chains) })
 				})
-			}
+			})
+		}
+	}
+}
+
+func bothSides(t *testing.T, cfg virtqtest.Config, writable bool, chains int) {
+	drv, q := pair(t, cfg, writable)
+	l := &link{
+		drv: drv, q: q, writable: writable, chains: chains,
+		kick: make(chan struct{}, 1), call: make(chan struct{}, 1), fail: make(chan error, 2),
+	}
+	go func() { l.fail <- l.device() }()
+	go func() { l.fail <- l.driver() }()
+	for range 2 {
+		if err := <-l.fail; err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -183,30 +188,40 @@ func (l *link) reap(reaped *int, buffer func(int) []virtqtest.Buffer) error {
 // A guest rewrites descriptors while the device reads them. Whatever it hits,
 // what comes out lies in guest memory, is bounded, and nothing panics.
 func TestScribble(t *testing.T) {
-	const rounds, chains = 40, 500
-	for round := range rounds {
-		drv, q := pair(t, virtqtest.Config{Size: 32, Indirect: true, EventIdx: true}, round%2 == 0)
-		stop, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			rng := rand.New(rand.NewPCG(uint64(round), 1))
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					drv.Ring().Scribble(rng)
-					drv.ScribbleTables(rng)
-				}
-			}
-		}()
-		bufs := []virtqtest.Buffer{{Addr: lowAddr, Len: 64}, {Addr: highAddr - 8, Len: 16}, {Addr: highAddr, Len: 64}}
-		taken := scribbled(t, drv, q, round%2 == 0, bufs, chains)
-		close(stop)
-		<-done
-		if err := q.Err(); err != nil && !errors.Is(err, virtqueue.ErrBroken) {
-			t.Errorf("round %d, %d chains taken: %v", round, taken, err)
+	formats(t, virtqtest.Config{Size: 32, Indirect: true, EventIdx: true}, func(t *testing.T, cfg virtqtest.Config) {
+		for round := range 30 {
+			testScribble(t, cfg, round)
 		}
+	})
+}
+
+func testScribble(t *testing.T, cfg virtqtest.Config, round int) {
+	const chains = 500
+	drv, q := pair(t, cfg, round%2 == 0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		rng := rand.New(rand.NewPCG(uint64(round), 1))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if cfg.Packed {
+					drv.Packed().Scribble(rng)
+				} else {
+					drv.Ring().Scribble(rng)
+				}
+				drv.ScribbleTables(rng)
+			}
+		}
+	}()
+	bufs := []virtqtest.Buffer{{Addr: lowAddr, Len: 64}, {Addr: highAddr - 8, Len: 16}, {Addr: highAddr, Len: 64}}
+	taken := scribbled(t, drv, q, round%2 == 0, bufs, chains)
+	close(stop)
+	<-done
+	if err := q.Err(); err != nil && !errors.Is(err, virtqueue.ErrBroken) {
+		t.Errorf("round %d, %d chains taken: %v", round, taken, err)
 	}
 }
 
@@ -225,9 +240,11 @@ func scribbled(t *testing.T, drv *virtqtest.Driver, q *virtqueue.Queue, writable
 		drv.Publish()
 		v, token, err := q.Take(vecs[:0])
 		vecs = v
-		if errors.Is(err, virtqueue.ErrEmpty) { // dropped
+		if errors.Is(err, virtqueue.ErrEmpty) { // dropped, or its flags were changed
 			q.Publish()
-			reap(t, drv)
+			if _, ok, err := drv.Reap(); err != nil || !ok {
+				return taken
+			}
 			continue
 		} else if err != nil {
 			return taken
@@ -241,7 +258,9 @@ func scribbled(t *testing.T, drv *virtqtest.Driver, q *virtqueue.Queue, writable
 		taken++
 		q.Return(token, 0)
 		q.Publish()
-		reap(t, drv)
+		if _, ok, err := drv.Reap(); err != nil || !ok { // its own doing, in a packed ring
+			return taken
+		}
 	}
 	return taken
 }

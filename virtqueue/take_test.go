@@ -28,37 +28,45 @@ func TestChainShapes(t *testing.T) {
 		{Addr: highAddr - 1, Len: 1},
 		{Addr: highAddr, Len: 1},
 	}
-	directions(t, func(t *testing.T, writable bool) {
-		for direct := range len(bufs) + 1 {
-			drv, q := pair(t, virtqtest.Config{Size: 8, Indirect: true}, writable)
-			r, w := bufs, []virtqtest.Buffer(nil)
-			if writable {
-				r, w = w, r
+	formats(t, virtqtest.Config{Size: 8, Indirect: true, FirstIndex: 6}, func(t *testing.T, cfg virtqtest.Config) {
+		directions(t, func(t *testing.T, writable bool) {
+			for direct := range len(bufs) + 1 {
+				if !cfg.Packed || direct == 0 || direct == len(bufs) {
+					testShape(t, cfg, writable, direct, bufs, want)
+				}
 			}
-			head, err := drv.AddSplit(direct, r, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			drv.Publish()
-			scratch := make([]iov.Vec, 1, 3) // too short: Take must grow it
-			vecs, token, err := q.Take(scratch)
-			if err != nil {
-				t.Fatalf("%d direct: %v", direct, err)
-			}
-			if diff := cmp.Diff(want, ranges(t, drv.Memory().Map(), vecs[1:])); diff != "" {
-				t.Errorf("%d direct: wrong buffers (-want +got):\n%s", direct, diff)
-			}
-			wantEmpty(t, q)
-			q.Return(token, 0)
-			q.Publish()
-			if u := reap(t, drv); u.Head != head {
-				t.Errorf("returned head %d, want %d", u.Head, head)
-			}
-			if drv.Free() != 8 {
-				t.Errorf("%d descriptors free, want 8", drv.Free())
-			}
-		}
+		})
 	})
+}
+
+func testShape(t *testing.T, cfg virtqtest.Config, writable bool, direct int, bufs, want []virtqtest.Buffer) {
+	drv, q := pair(t, cfg, writable)
+	r, w := bufs, []virtqtest.Buffer(nil)
+	if writable {
+		r, w = w, r
+	}
+	head, err := drv.AddSplit(direct, r, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drv.Publish()
+	scratch := make([]iov.Vec, 1, 3) // too short: Take must grow it
+	vecs, token, err := q.Take(scratch)
+	if err != nil {
+		t.Fatalf("%d direct: %v", direct, err)
+	}
+	if diff := cmp.Diff(want, ranges(t, drv.Memory().Map(), vecs[1:])); diff != "" {
+		t.Errorf("%d direct: wrong buffers (-want +got):\n%s", direct, diff)
+	}
+	wantEmpty(t, q)
+	q.Return(token, 0)
+	q.Publish()
+	if u := reap(t, drv); u.Head != head {
+		t.Errorf("returned head %d, want %d", u.Head, head)
+	}
+	if drv.Free() != 8 {
+		t.Errorf("%d descriptors free, want 8", drv.Free())
+	}
 }
 
 // virtio 1.2, 2.7.5.3.2: an indirect table may lie anywhere. It is one buffer to
@@ -96,81 +104,110 @@ func TestIndirectTableAcrossRegions(t *testing.T) {
 
 // virtio 1.2, 2.7.5.3.1: a chain may be as long as the queue, not longer.
 func TestLongestChain(t *testing.T) {
-	for _, direct := range []int{0, 3, 8} {
-		drv, q := pair(t, virtqtest.Config{Size: 8, Indirect: true}, false)
-		bufs := make([]virtqtest.Buffer, 8)
-		for i := range bufs {
-			bufs[i] = virtqtest.Buffer{Addr: lowAddr, Len: uint32(i + 1)}
+	formats(t, virtqtest.Config{Size: 8, Indirect: true, FirstIndex: 3}, func(t *testing.T, cfg virtqtest.Config) {
+		for _, direct := range []int{0, 3, 8} {
+			if cfg.Packed && direct == 3 {
+				continue
+			}
+			drv, q := pair(t, cfg, false)
+			bufs := make([]virtqtest.Buffer, 8)
+			for i := range bufs {
+				bufs[i] = virtqtest.Buffer{Addr: lowAddr, Len: uint32(i + 1)}
+			}
+			if _, err := drv.AddSplit(direct, bufs, nil); err != nil {
+				t.Fatal(err)
+			}
+			drv.Publish()
+			if vecs, _ := take(t, q); len(vecs) != 8 {
+				t.Errorf("%d direct: %d buffers, want 8", direct, len(vecs))
+			}
 		}
-		if _, err := drv.AddSplit(direct, bufs, nil); err != nil {
-			t.Fatal(err)
-		}
-		drv.Publish()
-		if vecs, _ := take(t, q); len(vecs) != 8 {
-			t.Errorf("%d direct: %d buffers, want 8", direct, len(vecs))
-		}
-	}
+	})
 }
 
 // A chain of the wrong direction, or of both, is returned unused, and the next
 // one taken.
 func TestWrongDirectionIsDropped(t *testing.T) {
 	a, b := virtqtest.Buffer{Addr: lowAddr, Len: 8}, virtqtest.Buffer{Addr: highAddr, Len: 8}
-	directions(t, func(t *testing.T, writable bool) {
-		drv, q := pair(t, virtqtest.Config{Size: 16, Indirect: true}, writable)
-		wrong := []uint16{
-			add(t, drv, !writable, a),
-			add(t, drv, !writable, a, b),
-		}
-		for _, direct := range []int{0, 1, 2} {
-			h, err := drv.AddSplit(direct, []virtqtest.Buffer{a}, []virtqtest.Buffer{b})
-			if err != nil {
-				t.Fatal(err)
-			}
-			wrong = append(wrong, h)
-		}
-		good := add(t, drv, writable, b)
-		vecs, token := take(t, q)
-		if diff := cmp.Diff([]virtqtest.Buffer{b}, ranges(t, drv.Memory().Map(), vecs)); diff != "" {
-			t.Errorf("wrong buffers (-want +got):\n%s", diff)
-		}
-		wantEmpty(t, q)
-		q.Return(token, 0)
-		q.Publish()
-		for _, h := range append(wrong, good) {
-			if u := reap(t, drv); u != (virtqtest.Used{Head: h}) {
-				t.Errorf("returned %+v, want head %d with length 0", u, h)
-			}
-		}
-		want := virtqueue.Counters{Chains: 1, Dropped: uint64(len(wrong)), Batches: 1, Calls: 1}
-		if got := q.Counters(); got != want {
-			t.Errorf("counters %+v, want %+v", got, want)
-		}
+	formats(t, virtqtest.Config{Size: 16, Indirect: true}, func(t *testing.T, cfg virtqtest.Config) {
+		directions(t, func(t *testing.T, writable bool) { testWrongDirection(t, cfg, writable, a, b) })
 	})
+}
+
+func testWrongDirection(t *testing.T, cfg virtqtest.Config, writable bool, a, b virtqtest.Buffer) {
+	drv, q := pair(t, cfg, writable)
+	wrong := []uint16{
+		add(t, drv, !writable, a),
+		add(t, drv, !writable, a, b),
+	}
+	for _, direct := range []int{0, 1, 2} {
+		if cfg.Packed && direct == 1 {
+			continue
+		}
+		h, err := drv.AddSplit(direct, []virtqtest.Buffer{a}, []virtqtest.Buffer{b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong = append(wrong, h)
+	}
+	good := add(t, drv, writable, b)
+	vecs, token := take(t, q)
+	if diff := cmp.Diff([]virtqtest.Buffer{b}, ranges(t, drv.Memory().Map(), vecs)); diff != "" {
+		t.Errorf("wrong buffers (-want +got):\n%s", diff)
+	}
+	wantEmpty(t, q)
+	q.Return(token, 0)
+	q.Publish()
+	order := append([]uint16{good}, wrong...)
+	if cfg.InOrder {
+		order = append(wrong, good)
+	}
+	for _, h := range order {
+		if u := reap(t, drv); u != (virtqtest.Used{Head: h}) {
+			t.Errorf("returned %+v, want head %d with length 0", u, h)
+		}
+	}
+	want := virtqueue.Counters{Chains: 1, Dropped: uint64(len(wrong)), Batches: 1, Calls: 1}
+	if got := q.Counters(); got != want {
+		t.Errorf("counters %+v, want %+v", got, want)
+	}
 }
 
 // A whole ring of chains of the wrong direction is still no broken ring.
 func TestRingFullOfWrongDirection(t *testing.T) {
-	drv, q := pair(t, virtqtest.Config{Size: 16}, false)
-	addN(t, drv, true, 16)
-	wantEmpty(t, q)
-	if n := q.Counters().Dropped; n != 16 {
-		t.Errorf("%d dropped, want 16", n)
-	}
-}
-
-func TestFaults(t *testing.T) {
-	directions(t, func(t *testing.T, writable bool) {
-		for _, f := range virtqtest.Faults() {
-			for _, first := range []uint16{0, 0xfffe} {
-				t.Run(f.Name, func(t *testing.T) { testFault(t, f, writable, first) })
-			}
+	formats(t, virtqtest.Config{Size: 16, FirstIndex: 5}, func(t *testing.T, cfg virtqtest.Config) {
+		drv, q := pair(t, cfg, false)
+		addN(t, drv, true, 16)
+		wantEmpty(t, q)
+		if n := q.Counters().Dropped; n != 16 {
+			t.Errorf("%d dropped, want 16", n)
+		}
+		q.Publish()
+		for range 16 {
+			reap(t, drv)
 		}
 	})
 }
 
-func testFault(t *testing.T, f virtqtest.Fault, writable bool, first uint16) {
-	drv, err := virtqtest.NewDriver(twoRegions(t), virtqtest.Config{Size: 8, Indirect: true, FirstIndex: first})
+func TestFaults(t *testing.T) {
+	formats(t, virtqtest.Config{Size: 8, Indirect: true}, func(t *testing.T, cfg virtqtest.Config) {
+		directions(t, func(t *testing.T, writable bool) {
+			faults := virtqtest.Faults()
+			if cfg.Packed {
+				faults = virtqtest.PackedFaults()
+			}
+			for _, f := range faults {
+				for _, first := range []uint16{0, 0xfffe} {
+					cfg.FirstIndex = first
+					t.Run(f.Name, func(t *testing.T) { testFault(t, f, cfg, writable) })
+				}
+			}
+		})
+	})
+}
+
+func testFault(t *testing.T, f virtqtest.Fault, c virtqtest.Config, writable bool) {
+	drv, err := virtqtest.NewDriver(twoRegions(t), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +240,9 @@ func testFault(t *testing.T, f virtqtest.Fault, writable bool, first uint16) {
 	}
 	// Nothing more is taken, not even what is given back or new and good.
 	q.Untake(taken)
-	drv.Ring().SetAvail(0, first+8)
+	if !c.Packed {
+		drv.Ring().SetAvail(0, c.FirstIndex+8)
+	}
 	if _, _, again := q.Take(nil); again != err {
 		t.Errorf("Take on a broken ring: %v, want %v", again, err)
 	}

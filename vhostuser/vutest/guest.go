@@ -51,8 +51,9 @@ type Queue struct {
 	// are nonblocking.
 	KickFD, CallFD, ErrFD int
 	// Base is the available index that the next start tells the backend, and
-	// that the last stop has learned from it.
-	Base uint16
+	// that the last stop has learned from it. For a packed ring it is coded as
+	// in virtqueue.Config.NextAvail.
+	Base uint32
 	// Off keeps the frontend from enabling the queue.
 	Off bool
 }
@@ -62,7 +63,7 @@ func newQueue(mem *Memory, index int, cfg virtqtest.Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{Driver: d, Index: index, KickFD: -1, CallFD: -1, ErrFD: -1, Base: cfg.FirstIndex}
+	q := &Queue{Driver: d, Index: index, KickFD: -1, CallFD: -1, ErrFD: -1, Base: d.QueueConfig(false).NextAvail}
 	for _, p := range []*int{&q.KickFD, &q.CallFD, &q.ErrFD} {
 		if *p, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 			return nil, errors.Join(fmt.Errorf("create eventfd: %w", err), q.close())
@@ -84,7 +85,7 @@ func (q *Queue) close() error {
 
 // Addr returns where the ring lies, as the backend is told.
 func (q *Queue) Addr() wire.VringAddr {
-	desc, avail, used := q.Ring().Addrs()
+	desc, avail, used := q.Addrs()
 	a := wire.VringAddr{Index: uint32(q.Index), Log: ^uint64(0)}
 	for _, p := range []struct {
 		dst   *uint64

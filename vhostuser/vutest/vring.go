@@ -14,12 +14,12 @@ func (f *Frontend) SetFeatures(acked uint64) error {
 
 // SetNum tells the size of q.
 func (f *Frontend) SetNum(q *Queue) error {
-	return f.Do(wire.SetVringNum, &wire.VringState{Index: uint32(q.Index), Num: uint32(q.Ring().Size())})
+	return f.Do(wire.SetVringNum, &wire.VringState{Index: uint32(q.Index), Num: uint32(q.Size())})
 }
 
 // SetBase tells the index at which q goes on.
 func (f *Frontend) SetBase(q *Queue) error {
-	return f.Do(wire.SetVringBase, &wire.VringState{Index: uint32(q.Index), Num: uint32(q.Base)})
+	return f.Do(wire.SetVringBase, &wire.VringState{Index: uint32(q.Index), Num: q.Base})
 }
 
 // SetAddr tells where q lies.
@@ -67,9 +67,9 @@ func (f *Frontend) GetBase(q *Queue) error {
 	if err := f.Get(wire.GetVringBase, &wire.VringState{Index: uint32(q.Index)}, &st); err != nil {
 		return err
 	}
-	if st.Index != uint32(q.Index) || st.Num > 0xffff {
+	if st.Index != uint32(q.Index) || st.Num > 0xffff && q.Packed() == nil {
 		return fmt.Errorf("GET_VRING_BASE of queue %d answered %+v", q.Index, st)
 	}
-	q.Base = uint16(st.Num)
+	q.Base = st.Num
 	return nil
 }

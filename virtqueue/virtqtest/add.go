@@ -7,7 +7,7 @@ import "fmt"
 // indirect table if it may and there is more than one buffer. The device does
 // not see the chain before [Driver.Publish] or [Driver.Kick].
 //
-// It returns the head of the chain, by which [Driver.Reap] names it, or
+// It returns the head of the chain, or its buffer ID in a packed ring, by which [Driver.Reap] names it, or
 // [ErrFull].
 func (d *Driver) Add(readable, writable []Buffer) (head uint16, err error) {
 	n := len(readable) + len(writable)
@@ -19,7 +19,7 @@ func (d *Driver) Add(readable, writable []Buffer) (head uint16, err error) {
 
 // AddSplit is [Driver.Add] with the first direct buffers in the ring's own
 // table and the others in an indirect one, which follows as the last descriptor
-// of the chain.
+// of the chain. In a packed ring all or none must be direct (virtio 1.2, 2.8.5).
 func (d *Driver) AddSplit(direct int, readable, writable []Buffer) (head uint16, err error) {
 	n := len(readable) + len(writable)
 	slots := direct
@@ -29,14 +29,34 @@ func (d *Driver) AddSplit(direct int, readable, writable []Buffer) (head uint16,
 			return 0, fmt.Errorf("virtqtest: no room for %d buffers in an indirect table", n-direct)
 		}
 	}
-	if n == 0 || direct > n {
+	if n == 0 || direct > n || d.packed != nil && direct > 0 && direct < n {
 		return 0, fmt.Errorf("virtqtest: chain of %d buffers, %d of them direct", n, direct)
 	}
 	if slots > d.free {
 		return 0, ErrFull
 	}
 	head = d.freeHead
+	if d.packed != nil && d.cfg.InOrder {
+		head = d.packed.avail.slot // as Linux and DPDK do
+	}
 	d.heads[head] = headState{count: uint16(slots)}
+	if d.packed != nil {
+		d.addPacked(head, direct > 0, readable, writable)
+		d.freeHead = d.next[head]
+	} else {
+		d.addSplit(head, direct, slots, readable, writable)
+		d.expose(head)
+	}
+	d.free -= slots
+	if d.cfg.InOrder {
+		d.order[(d.orderFirst+d.orderN)%len(d.order)] = head
+		d.orderN++
+	}
+	return head, nil
+}
+
+// addSplit writes the descriptors of a chain into a split ring.
+func (d *Driver) addSplit(head uint16, direct, slots int, readable, writable []Buffer) {
 	i := head
 	for k := range direct {
 		desc := d.describe(head, k, readable, writable)
@@ -49,13 +69,10 @@ func (d *Driver) AddSplit(direct int, readable, writable []Buffer) (head uint16,
 			i = d.next[i]
 		}
 	}
-	if direct < n {
+	if slots > direct {
 		d.fillTable(head, i, direct, readable, writable)
 	}
 	d.freeHead = d.next[i]
-	d.free -= slots
-	d.expose(head)
-	return head, nil
 }
 
 // describe makes the descriptor of buffer k of a chain.
@@ -94,6 +111,10 @@ func (d *Driver) expose(head uint16) {
 
 // Publish makes all added chains available to the device.
 func (d *Driver) Publish() {
+	if d.packed != nil {
+		d.packed.publish()
+		return
+	}
 	if d.published != d.availIdx {
 		d.published = d.availIdx
 		d.ring.SetAvail(d.availFlags, d.availIdx)
@@ -104,6 +125,10 @@ func (d *Driver) Publish() {
 // published since the last Kick.
 func (d *Driver) Kick() bool {
 	d.Publish()
+	if d.packed != nil {
+		d.fence.Full()
+		return d.packed.wantsKick(d.cfg.EventIdx)
+	}
 	old, now := d.kickedIdx, d.published
 	if old == now {
 		return false

@@ -2,6 +2,7 @@ package virtqtest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 )
@@ -14,7 +15,8 @@ type Fault struct {
 	// VIRTIO_F_INDIRECT_DESC was not offered.
 	NoIndirect bool
 
-	write func(h *hostile)
+	packed bool
+	write  func(h *hostile)
 }
 
 // Apply breaks the ring of d, in which no chain may be out; writable is the
@@ -23,8 +25,11 @@ type Fault struct {
 // fault is about something else. Afterwards d is of no use, but its ring's
 // memory can be looked at. The device has not been kicked.
 func (f Fault) Apply(d *Driver, writable bool) error {
-	h := &hostile{d: d, r: d.ring, size: d.ring.size}
-	if d.ring.size < 4 || d.free != int(d.ring.size) {
+	h := &hostile{d: d, r: d.ring, size: d.cfg.Size}
+	if d.cfg.Packed != f.packed {
+		return fmt.Errorf("virtqtest: fault %q is about rings of the other format", f.Name)
+	}
+	if h.size < 4 || d.free != int(h.size) {
 		return fmt.Errorf("virtqtest: fault %q needs an idle ring of 4 descriptors or more", f.Name)
 	}
 	if writable {
@@ -49,13 +54,14 @@ func (f Fault) Apply(d *Driver, writable bool) error {
 // hostile is what the faults are written with.
 type hostile struct {
 	d     *Driver
-	r     *Ring
+	r     *Ring // nil if packed
 	size  uint16
 	dir   uint16 // the WRITE bit as it ought to be
 	good  Desc   // a descriptor without fault
 	table uint64 // room for an indirect table
 	hole  uint64 // an address in no region
 	end   uint64 // the last 16 bytes of a region that is followed by nothing
+	id    uint16 // of the next chain of a packed ring
 }
 
 // hole returns an address behind all regions, and the address of the last 16
@@ -67,8 +73,19 @@ func (m *Memory) hole() (hole, end uint64) {
 	return hole, hole - descBytes
 }
 
-// chain writes ds as one chain from descriptor 0 on and makes it available.
+// chain writes ds as one chain, from descriptor 0 on or into the next slots of a
+// packed ring, and makes it available.
 func (h *hostile) chain(ds ...Desc) {
+	if h.r == nil {
+		for i, d := range ds {
+			if i+1 < len(ds) {
+				d.Flags |= FlagNext
+			}
+			h.put(d)
+		}
+		h.id++
+		return
+	}
 	for i, d := range ds {
 		if i+1 < len(ds) {
 			d.Flags |= FlagNext
@@ -79,7 +96,12 @@ func (h *hostile) chain(ds ...Desc) {
 	h.d.expose(0)
 }
 
-// raw writes ds as they are and makes descriptor 0 available.
+// put writes d as it is into the next slot of a packed ring.
+func (h *hostile) put(d Desc) {
+	h.d.packed.put(PackedDesc{Addr: d.Addr, Len: d.Len, Flags: d.Flags, ID: h.id})
+}
+
+// raw writes ds as they are into a split ring and makes descriptor 0 available.
 func (h *hostile) raw(ds ...Desc) {
 	for i, d := range ds {
 		h.r.SetDesc(uint16(i), d)
@@ -91,7 +113,11 @@ func (h *hostile) raw(ds ...Desc) {
 func (h *hostile) indirect(ds ...Desc) Desc {
 	t := h.d.mem.Bytes(h.table, descBytes*uint64(len(ds)))
 	for i, d := range ds {
-		putDesc(t, uint16(i), d)
+		if h.r == nil {
+			putPackedDesc(t, uint16(i), PackedDesc{Addr: d.Addr, Len: d.Len, Flags: d.Flags})
+		} else {
+			putDesc(t, uint16(i), d)
+		}
 	}
 	return Desc{Addr: h.table, Len: uint32(len(t)), Flags: FlagIndirect}
 }
@@ -118,10 +144,17 @@ func (h *hostile) linked(n uint16) []Desc {
 // Faults returns every way known to break a split ring, each of which breaks
 // one rule only.
 func Faults() []Fault {
-	var fs []Fault
-	fs = append(fs, indexFaults()...)
-	fs = append(fs, chainFaults()...)
-	fs = append(fs, bufferFaults()...)
-	fs = append(fs, tableFaults()...)
-	return append(fs, indirectFaults()...)
+	return slices.Concat(indexFaults(), chainFaults(), indirectFaults(), sharedFaults())
 }
+
+// PackedFaults is [Faults] for packed rings.
+func PackedFaults() []Fault {
+	fs := slices.Concat(packedFaults(), sharedFaults())
+	for i := range fs {
+		fs[i].packed = true
+	}
+	return fs
+}
+
+// sharedFaults are those of both formats.
+func sharedFaults() []Fault { return slices.Concat(orderFaults(), bufferFaults(), tableFaults()) }

@@ -6,12 +6,17 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 )
 
-// tableFaults are about the descriptor that names an indirect table.
+// tableFaults are about the descriptor that names an indirect table, and about
+// buffers in the table.
 func tableFaults() []Fault {
 	table := func(name string, cause virtqueue.Cause, change func(h *hostile, d *Desc)) Fault {
 		return Fault{Name: name, Cause: cause, write: func(h *hostile) {
 			d := h.indirect(h.good)
 			change(h, &d)
+			if h.r == nil { // not in a list, virtio 1.2, 2.8.19
+				h.chain(d)
+				return
+			}
 			h.chain(h.good, d)
 		}}
 	}
@@ -22,6 +27,12 @@ func tableFaults() []Fault {
 		},
 		{Name: "indirect and next together", Cause: virtqueue.CauseIndirectNext, write: func(h *hostile) {
 			h.chain(h.indirect(h.good), h.good)
+		}},
+		{Name: "zero length in an indirect table", Cause: virtqueue.CauseZeroLength, write: func(h *hostile) {
+			h.chain(h.indirect(h.goodBut(func(d *Desc) { d.Len = 0 })))
+		}},
+		{Name: "in no region, in an indirect table", Cause: virtqueue.CauseUnmapped, write: func(h *hostile) {
+			h.chain(h.indirect(h.goodBut(func(d *Desc) { d.Addr = h.hole })))
 		}},
 		table("indirect table of no bytes", virtqueue.CauseIndirectLength, func(_ *hostile, d *Desc) { d.Len = 0 }),
 		table("indirect table of one and a half descriptors", virtqueue.CauseIndirectLength, func(_ *hostile, d *Desc) {
@@ -43,7 +54,7 @@ func tableFaults() []Fault {
 	}
 }
 
-// indirectFaults are about what is in the table.
+// indirectFaults are about the links in the table.
 func indirectFaults() []Fault {
 	return []Fault{
 		{Name: "indirect inside indirect", Cause: virtqueue.CauseIndirectNested, write: func(h *hostile) {
@@ -57,12 +68,6 @@ func indirectFaults() []Fault {
 		}},
 		{Name: "too long together with the indirect table", Cause: virtqueue.CauseChainTooLong, write: func(h *hostile) {
 			h.chain(h.good, h.good, h.indirect(h.linked(h.size-1)...))
-		}},
-		{Name: "zero length in an indirect table", Cause: virtqueue.CauseZeroLength, write: func(h *hostile) {
-			h.chain(h.indirect(h.goodBut(func(d *Desc) { d.Len = 0 })))
-		}},
-		{Name: "in no region, in an indirect table", Cause: virtqueue.CauseUnmapped, write: func(h *hostile) {
-			h.chain(h.indirect(h.goodBut(func(d *Desc) { d.Addr = h.hole })))
 		}},
 		{Name: "more than 2^32 bytes with an indirect table", Cause: virtqueue.CauseChainTooBig, write: func(h *hostile) {
 			h.chain(h.good, h.indirect(h.goodBut(func(d *Desc) { d.Len = math.MaxUint32 })))

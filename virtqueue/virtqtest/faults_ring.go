@@ -58,6 +58,17 @@ func chainFaults() []Fault {
 		{Name: "loop at the end of a chain", Cause: virtqueue.CauseChainTooLong, write: func(h *hostile) {
 			h.raw(h.goodBut(next(1)), h.goodBut(next(2)), h.goodBut(next(2)))
 		}},
+		{Name: "readable buffer after a writable one, in an indirect table", Cause: virtqueue.CauseOrder, write: func(h *hostile) {
+			r, w := h.good, h.good
+			r.Flags, w.Flags = 0, FlagWrite
+			h.chain(w, h.indirect(r))
+		}},
+	}
+}
+
+// orderFaults are about a chain as a whole.
+func orderFaults() []Fault {
+	return []Fault{
 		{Name: "readable buffer after a writable one", Cause: virtqueue.CauseOrder, write: func(h *hostile) {
 			r, w := h.good, h.good
 			r.Flags, w.Flags = 0, FlagWrite
@@ -67,11 +78,6 @@ func chainFaults() []Fault {
 			r, w := h.good, h.good
 			r.Flags, w.Flags = 0, FlagWrite
 			h.chain(r, w, w, r)
-		}},
-		{Name: "readable buffer after a writable one, in an indirect table", Cause: virtqueue.CauseOrder, write: func(h *hostile) {
-			r, w := h.good, h.good
-			r.Flags, w.Flags = 0, FlagWrite
-			h.chain(w, h.indirect(r))
 		}},
 		{Name: "chain of more than 2^32 bytes", Cause: virtqueue.CauseChainTooBig, write: func(h *hostile) {
 			h.chain(h.good, h.goodBut(func(d *Desc) { d.Len = math.MaxUint32 }))

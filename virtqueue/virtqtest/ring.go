@@ -2,9 +2,6 @@ package virtqtest
 
 import (
 	"encoding/binary"
-	"fmt"
-
-	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 )
 
 // Descriptor flags (virtio 1.2, 2.7.5).
@@ -33,38 +30,24 @@ type Desc struct {
 // Ring is the bare memory of a split ring, field by field: any value can be
 // written, sensible or not. Indices and positions run freely modulo 2^16.
 type Ring struct {
-	size                          uint16
-	descAddr, availAddr, usedAddr uint64
-	desc, avail, used             []byte
-	words                         ringWords
+	size              uint16
+	parts             parts
+	desc, avail, used []byte
+	words             ringWords
 }
 
 // newRing lays a ring out in mem, with zeroes. oddAvail puts the available ring
 // at an address that is 2 modulo 4, which the specification allows.
 func newRing(mem *Memory, size uint16, oddAvail bool) (*Ring, error) {
-	r := &Ring{size: size}
-	for _, p := range []struct {
-		addr  *uint64
-		mem   *[]byte
-		bytes int
-		skip  uint64
-	}{
-		{&r.descAddr, &r.desc, virtqueue.DescBytes(size), 0},
-		{&r.availAddr, &r.avail, virtqueue.AvailBytes(size), 2},
-		{&r.usedAddr, &r.used, virtqueue.UsedBytes(size), 0},
-	} {
-		skip := p.skip
-		if !oddAvail {
-			skip = 0
-		}
-		// Cache lines of their own, as Linux lays rings out.
-		addr, err := mem.Alloc(skip+uint64(p.bytes), 64)
-		if err != nil {
-			return nil, fmt.Errorf("ring of %d descriptors: %w", size, err)
-		}
-		*p.addr = addr + skip
-		*p.mem = mem.Bytes(*p.addr, uint64(p.bytes))
+	skip := uint64(0)
+	if oddAvail {
+		skip = 2
 	}
+	p, err := newParts(mem, false, size, skip)
+	if err != nil {
+		return nil, err
+	}
+	r := &Ring{size: size, parts: p, desc: p.mem[0], avail: p.mem[1], used: p.mem[2]}
 	r.words.init(r.avail, r.used, size)
 	return r, nil
 }
@@ -73,7 +56,9 @@ func newRing(mem *Memory, size uint16, oddAvail bool) (*Ring, error) {
 func (r *Ring) Size() uint16 { return r.size }
 
 // Addrs returns the guest addresses of the three parts of the ring.
-func (r *Ring) Addrs() (desc, avail, used uint64) { return r.descAddr, r.availAddr, r.usedAddr }
+func (r *Ring) Addrs() (desc, avail, used uint64) {
+	return r.parts.addr[0], r.parts.addr[1], r.parts.addr[2]
+}
 
 // SetDesc writes descriptor i of the table.
 func (r *Ring) SetDesc(i uint16, d Desc) { putDesc(r.desc, i, d) }
