@@ -158,7 +158,7 @@ step slaac slaac && step upload6 guest-agent upload %s 1000000
 }
 
 func TestGuestReboot(t *testing.T) {
-	ctx, l := newLab(t, 4*time.Minute)
+	ctx, l := newLab(t, 8*time.Minute)
 	backend := startBackend(ctx, t, l, lab.Link{Path: filepath.Join(l.Dir, "s")})
 	vm := startQEMU(ctx, t, l, guest.QEMUConfig{
 		Config: guest.Config{Name: "q", Socket: filepath.Join(l.Dir, "s"), Script: fmt.Sprintf(`
