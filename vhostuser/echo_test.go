@@ -52,7 +52,7 @@ func newEchoDevice(t testing.TB, queues int) *echoDevice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &echoDevice{queues: make([]echoQueue, queues), wake: wake, stopped: make(chan struct{}), features: 1<<32 | 1<<28 | 1<<29 | 1<<15 | 1<<3}
+	d := &echoDevice{queues: make([]echoQueue, queues), wake: wake, stopped: make(chan struct{}), features: 1<<35 | 1<<34 | 1<<32 | 1<<28 | 1<<29 | 1<<15 | 1<<3}
 	go d.work()
 	t.Cleanup(func() {
 		d.done.Store(true)

@@ -21,6 +21,8 @@ const (
 	featureVersion1 uint64 = 1 << 32
 	featureEventIdx uint64 = 1 << 29
 	featureIndirect uint64 = 1 << 28
+	featurePacked   uint64 = 1 << 34
+	featureInOrder  uint64 = 1 << 35
 	wanted                 = featureVersion1 | featureEventIdx | featureIndirect
 	patience               = 5 * time.Second
 )
@@ -57,6 +59,7 @@ type bench struct {
 	srv   *vhostuser.Server
 	fe    *vutest.Frontend
 	guest *vutest.Guest
+	want  uint64 // features that the guest's driver takes
 	log   *testLog
 
 	cancel context.CancelFunc
@@ -67,7 +70,7 @@ type bench struct {
 // connected in the sense of the protocol.
 func newBench(t *testing.T, style vutest.Style, change ...func(*vhostuser.Config)) *bench {
 	t.Helper()
-	b := &bench{t: t, dev: newEchoDevice(t, 2), log: &testLog{ch: make(chan string, 1000)}}
+	b := &bench{t: t, dev: newEchoDevice(t, 2), want: wanted, log: &testLog{ch: make(chan string, 1000)}}
 	cfg := vhostuser.Config{
 		Device: b.dev,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: b.log}),
@@ -152,7 +155,7 @@ func (b *bench) must(err error) {
 func (b *bench) up() *bench {
 	b.t.Helper()
 	b.must(b.fe.Connect())
-	_, err := b.fe.Start(b.guest, wanted)
+	_, err := b.fe.Start(b.guest, b.want)
 	b.must(err)
 	return b
 }

@@ -93,7 +93,7 @@ func (p *pump) drain() error {
 		if err := p.reap(); err != nil {
 			return err
 		}
-		if p.in == p.out && tx.Free() == int(tx.Ring().Size()) {
+		if p.in == p.out && tx.Free() == int(tx.Size()) {
 			return nil
 		}
 		if p.in < p.out {

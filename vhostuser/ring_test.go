@@ -57,7 +57,7 @@ type setup struct {
 	do   func(b *bench, q *vutest.Queue) error
 }
 
-func setups() []setup {
+func setups(want uint64) []setup {
 	on := func(f func(*vutest.Frontend, *vutest.Queue) error) func(*bench, *vutest.Queue) error {
 		return func(b *bench, q *vutest.Queue) error { return f(b.fe, q) }
 	}
@@ -72,7 +72,7 @@ func setups() []setup {
 			if q.Index != 0 {
 				return nil
 			}
-			return b.fe.SetFeatures(b.fe.Offered & (wanted | wire.FeatureProtocol))
+			return b.fe.SetFeatures(b.fe.Offered & (want | wire.FeatureProtocol))
 		}},
 		{"MEMORY", func(b *bench, q *vutest.Queue) error {
 			if q.Index != 0 {
@@ -90,7 +90,7 @@ func TestOrders(t *testing.T) {
 	b := newBench(t, vutest.QEMU)
 	b.disconnect()
 	for i := range 300 {
-		order := setups()
+		order := setups(wanted)
 		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		var names []string
 		for _, s := range order {

@@ -12,7 +12,7 @@ import (
 // Start makes the backend serve g, as when the guest's driver has finished its
 // initialisation: features, memory, rings. want holds the virtio features that
 // the driver would take; those not offered are left out, and the bit of the
-// protocol itself is added. It returns the features acknowledged.
+// protocol itself is added. The format of g's rings must fit them. It returns the features acknowledged.
 func (f *Frontend) Start(g *Guest, want uint64) (acked uint64, err error) {
 	acked = f.Offered & (want | wire.FeatureProtocol)
 	f.guest = g

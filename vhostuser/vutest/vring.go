@@ -17,9 +17,18 @@ func (f *Frontend) SetNum(q *Queue) error {
 	return f.Do(wire.SetVringNum, &wire.VringState{Index: uint32(q.Index), Num: uint32(q.Size())})
 }
 
-// SetBase tells the index at which q goes on.
+// SetBase tells the index at which q goes on. DPDK knows only the driver's half of
+// a packed ring's, UML nothing but 0.
 func (f *Frontend) SetBase(q *Queue) error {
-	return f.Do(wire.SetVringBase, &wire.VringState{Index: uint32(q.Index), Num: q.Base})
+	base := q.Base
+	switch {
+	case q.Packed() == nil:
+	case f.Style == DPDK:
+		base &= 0xffff
+	case f.Style == UML:
+		base = 0
+	}
+	return f.Do(wire.SetVringBase, &wire.VringState{Index: uint32(q.Index), Num: base})
 }
 
 // SetAddr tells where q lies.
