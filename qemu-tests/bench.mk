@@ -1,12 +1,29 @@
-# Measurements with a synthetic guest. They need root (network namespaces);
-# bench-syscalls needs strace. passt is measured beside vhost-net-go if there is
-# one: PASST=path [PASST_ROOT=root file system], or what the guest tests have
-# unpacked.
+# Measurements with a synthetic guest, for the Makefile at the top, which has
+# the target build. They need root or the right to make namespaces.
+#
+# passt is measured as well if there is one: PASST=PATH [PASST_ROOT=ROOT FILE
+# SYSTEM THAT IT LIES IN], or what the guest tests have unpacked. ARGS are passed
+# on; ARGS=-h tells what there is.
 
-QEMU_TESTS := $(dir $(lastword $(MAKEFILE_LIST)))
+GO ?= go
 
-.PHONY: bench-syscalls
+.PHONY: bench-syscalls bench-flows bench-synth
 
-bench-syscalls:
-	CGO_ENABLED=0 go build -o bin/vhost-net-go ./cmd/vhost-net-go
-	cd $(QEMU_TESTS) && go run ./cmd/bench-syscalls --backend $(CURDIR)/bin/vhost-net-go $(ARGS)
+# System calls for each operation, and what 10 000 idle connections cost; fails
+# if a limit is missed.
+bench-syscalls: build
+	@sh qemu-tests/needs.sh /usr/bin/strace=strace /sbin/ip=iproute2
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench-syscalls ./cmd/bench-syscalls
+	bin/bench-syscalls -backend bin/vhost-net-go $(ARGS)
+
+# 100 000 connections.
+bench-flows: build
+	@sh qemu-tests/needs.sh /sbin/ip=iproute2
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench-flows ./cmd/bench-flows
+	bin/bench-flows -backend bin/vhost-net-go $(ARGS)
+
+# Throughput and rates for each second of the backend's CPU time.
+bench-synth: build
+	@sh qemu-tests/needs.sh /sbin/ip=iproute2
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench-synth ./cmd/bench-synth
+	bin/bench-synth -backend bin/vhost-net-go -o bin/bench-synth.json $(ARGS)

@@ -20,7 +20,9 @@ type clock struct {
 	now      time.Time
 	nextLook time.Time
 	fds      []unix.PollFd // the rings' calls, and what Watch was given
-	suspects []suspicion   // in the order of their times
+	sleep    unix.Timespec // scratch of Sleep
+	call     [8]byte
+	suspects []suspicion // in the order of their times
 }
 
 // suspicion is a connection that got a duplicate acknowledgement, and when that
@@ -123,16 +125,15 @@ func (g *Guest) Sleep(timeout time.Duration) error {
 	}
 	if !more {
 		g.Counters.Sleeps++
-		limit := unix.NsecToTimespec(max(int64(timeout), 0))
-		_, err := unix.Ppoll(g.clock.fds, &limit, nil)
+		g.clock.sleep = unix.NsecToTimespec(max(int64(timeout), 0))
+		_, err := unix.Ppoll(g.clock.fds, &g.clock.sleep, nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("synth: wait for calls: %w", err)
 		}
-		var b [8]byte
 		for _, fd := range g.clock.fds[:2] {
 			if fd.Revents != 0 {
 				g.Counters.Calls++
-				_, _ = unix.Read(int(fd.Fd), b[:])
+				_, _ = unix.Read(int(fd.Fd), g.clock.call[:])
 			}
 		}
 	}

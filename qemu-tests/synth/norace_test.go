@@ -1,0 +1,6 @@
+//go:build !race
+
+package synth_test
+
+// raceDetector says that the race detector is on, which allocates.
+const raceDetector = false
