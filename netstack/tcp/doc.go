@@ -25,9 +25,11 @@
 // headSeq <= sndUna <= sndNxt <= sndMax, all modulo 2^32 (RFC 9293 section 3.4).
 // From the guest: rcvNxt is the next byte expected, hostTaken one past the last
 // byte that the host's socket took; rcvNxt - hostTaken bytes are in the stash.
-// Segments that begin behind rcvNxt are dropped and answered at once, since
-// nothing on the ring reorders; what overlaps is trimmed (section 3.10.7.4). The
-// acknowledgement in a segment counts wherever its data lies.
+// Segments that begin behind rcvNxt are answered at once. The ring reorders
+// nothing, but a guest that bridges may; if SACK was agreed they are kept, within
+// bounds, and reported (RFC 2018 section 4), else they are dropped, so that the
+// guest's count of plain duplicates works. What overlaps is trimmed (section
+// 3.10.7.4). The acknowledgement in a segment counts wherever its data lies.
 //
 // # States
 //

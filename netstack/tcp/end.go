@@ -51,6 +51,7 @@ func (h *Handler) hostReset(i uint32, f *flow) {
 		f.fd = -1
 	}
 	h.dropStash(i, f)
+	h.dropEarly(i, f)
 	f.state = resetting
 	f.clear(rtoArmed | ackLater)
 	h.tellReset(i, f)

@@ -45,6 +45,7 @@ const (
 	sackOK                        // the guest may say what it holds (RFC 2018)
 	hasHeld                       // it has said so
 	seeks                         // the socket's peek offset is in use; peekSeq is where it stands
+	hasEarly                      // data is kept that came before its turn
 	ackStash                      // the guest is told that we have what is in the stash
 )
 

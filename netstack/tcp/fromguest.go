@@ -142,7 +142,7 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	off := 0
 	if seq != f.rcvNxt {
 		if before(f.rcvNxt, seq) {
-			h.ahead(f, seq, n > 0 || fin)
+			h.ahead(i, f, fr, seq, n, fin)
 			return
 		}
 		old := int(f.rcvNxt - seq)
@@ -164,21 +164,12 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	if n > 0 {
 		h.dataFromGuest(i, f, fr, off, n)
 	}
+	if f.has(hasEarly) {
+		h.joinEarly(i, f)
+	}
 	if fin && !f.has(guestFin) && f.state == established {
 		h.finFromGuest(i, f)
 	}
-}
-
-// ahead answers a segment that begins behind what is expected: at once, so that
-// the guest counts duplicate acknowledgements. One without data is only
-// answered if it lies outside of the window.
-func (h *Handler) ahead(f *flow, seq uint32, carries bool) {
-	h.Counters.OutOfOrder++
-	if !carries && !before(f.rcvEdge, seq) {
-		return
-	}
-	h.flushGather() // so that the answer counts what came before
-	h.sendFlags(f, f.sndNxt, header.TCPAck)
 }
 
 // nothingNew answers a segment that ends before what is expected, n bytes of

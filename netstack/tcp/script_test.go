@@ -495,6 +495,9 @@ func (x *script) tcpReceived(s *segment, p *header.Packet, v header.Vnet, frame 
 		g.backShift = s.wscale
 	}
 	s.sackOK = o.SACKPermitted
+	for _, r := range o.SACK[:o.NumSACK] {
+		s.sack = append(s.sack, [2]uint32{r.Left - g.isn, r.Right - g.isn})
+	}
 	s.seq = t.Seq()
 	if g.backKnown {
 		s.seq -= g.backISN

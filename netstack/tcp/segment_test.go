@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,7 @@ type segment struct {
 	mss      int // -1: no option
 	wscale   int // -1: no option
 	sackOK   bool
-	sack     [][2]uint32 // ranges that the guest holds
+	sack     [][2]uint32 // ranges that the sender holds
 	gso      int         // segment size of a frame of several
 	icmp     string      // an ICMP message about the flow instead
 	partial  bool        // the checksum is left to the guest
@@ -45,6 +46,9 @@ func (s segment) String() string {
 	}
 	if s.sackOK {
 		b += " sackok"
+	}
+	for _, r := range s.sack {
+		b += fmt.Sprintf(" sack %d:%d", r[0], r[1])
 	}
 	if s.gso > 0 {
 		b += fmt.Sprintf(" gso %d", s.gso)
@@ -190,6 +194,8 @@ func (s segment) differs(want segment, given map[string]bool) string {
 		return "window scale"
 	case given["sackok"] && !s.sackOK:
 		return "SACK-permitted"
+	case !slices.Equal(s.sack, want.sack):
+		return "ranges held"
 	case given["gso"] && s.gso != want.gso:
 		return "GSO size"
 	case given["partial"] && !s.partial, given["full"] && s.partial:

@@ -83,8 +83,9 @@ type Handler struct {
 	gatherFlow  *flow
 	gatherIndex uint32
 
-	stash      map[uint32][]byte
-	stashBytes int
+	stash      map[uint32][]byte     // what sockets did not take, by flow
+	early      map[uint32]*early     // what came before its turn, by flow
+	stashBytes int                   // in both
 	held       map[uint32]scoreboard // of flows that have lost something
 
 	acks    []uint32 // flows that may owe an acknowledgement
@@ -116,6 +117,7 @@ func New(cfg Config) *Handler {
 		cfg:         cfg,
 		seed:        maphash.MakeSeed(),
 		stash:       map[uint32][]byte{},
+		early:       map[uint32]*early{},
 		held:        map[uint32]scoreboard{},
 		gather:      make([]iov.Vec, 0, hostsock.MaxVecs),
 		acks:        make([]uint32, 0, 1024),
@@ -269,6 +271,7 @@ func (h *Handler) release(i uint32, f *flow) {
 		f.fd = -1
 	}
 	h.dropStash(i, f)
+	h.dropEarly(i, f)
 	h.dropHeld(i, f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)

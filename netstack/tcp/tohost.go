@@ -164,7 +164,7 @@ func (h *Handler) settleAck(i uint32, f *flow) {
 	due := f.ackSeq() - f.lastAcked
 	switch {
 	case f.has(ackNow) || due >= 2*uint32(f.guestMSS):
-		h.sendFlags(f, f.sndNxt, header.TCPAck)
+		h.sendAck(i, f)
 	case due > 0 && !f.has(ackLater):
 		f.set(ackLater)
 		f.ackAtMs = h.now() + ackDelayMs
