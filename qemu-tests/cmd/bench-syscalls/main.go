@@ -52,7 +52,7 @@ func main() {
 	f.IntVar(&o.segments, "segments", 1000, "segments from the guest")
 	f.IntVar(&o.messages, "messages", 1000, "messages from the host")
 	f.IntVar(&o.cycles, "cycles", 300, "connect-request-response-close cycles")
-	f.DurationVar(&o.gap, "gap", 500*time.Microsecond, "rest between two events")
+	f.DurationVar(&o.gap, "gap", 0, "additional rest between two events")
 	f.IntVar(&o.flows, "flows", 10000, "idle connections; 0: skip")
 	f.DurationVar(&o.idle, "idle", 10*time.Second, "how long they are idle")
 	f.IntVar(&o.mtu, "mtu", 1500, "MTU of the guest")

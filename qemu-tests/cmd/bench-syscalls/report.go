@@ -18,7 +18,7 @@ const (
 
 // report prints the results, ours first. It reports whether ours is over a limit.
 func report(w io.Writer, results []result, o options) (missed bool) {
-	fmt.Fprintf(w, "# system calls per operation; events come one by one, %v apart; MTU %d\n", o.gap, o.mtu)
+	fmt.Fprintf(w, "# system calls per operation; events come one by one, %v of rest between; MTU %d\n", o.gap, o.mtu)
 	for i, op := range operations {
 		n := results[0].calls[i].total()
 		fmt.Fprintf(w, "%s %.1f", op.name, n)
