@@ -50,14 +50,19 @@ type bench struct {
 
 	tap    *tap
 	ports  map[family]uint16 // of the host, that lead to guestPort
-	broken chan error
 	before usage
 }
 
-// newBench starts a worker; boot is to follow.
+// newBench starts a worker; boot is to follow. No ring may break.
 func newBench(t *testing.T, s setup, change ...func(*netstack.Config)) *bench {
 	t.Helper()
-	b := &bench{T: t, setup: s, broken: make(chan error, 100), before: measure(t)}
+	broken := func(tx bool, err error) { t.Errorf("ring broken (transmit %v): %v", tx, err) }
+	return newBenchWith(t, s, broken, change...)
+}
+
+func newBenchWith(t *testing.T, s setup, broken func(tx bool, err error), change ...func(*netstack.Config)) *bench {
+	t.Helper()
+	b := &bench{T: t, setup: s, before: measure(t)}
 	cfg := networkConfig()
 	b.ports = map[family]uint16{}
 	for _, f := range families() {
@@ -70,7 +75,7 @@ func newBench(t *testing.T, s setup, change ...func(*netstack.Config)) *bench {
 		f(&cfg)
 	}
 	var err error
-	b.worker, err = netstack.NewWorker(cfg, func(_ bool, err error) { b.broken <- err })
+	b.worker, err = netstack.NewWorker(cfg, broken)
 	b.must(err)
 	b.nic = gvguest.NICConfig{Features: s.features, MTU: cfg.MTU, RxBufBytes: s.rxBufBytes, Seed: uint64(time.Now().UnixNano())}
 	b.tap = new(tap)
@@ -91,11 +96,6 @@ func (b *bench) close() {
 	b.eventually("flows are gone", func() bool { return b.worker.Snapshot().TCPFlows == 0 })
 	b.shutdown()
 	b.worker.Close()
-	select {
-	case err := <-b.broken:
-		b.Errorf("ring broken: %v", err)
-	default:
-	}
 	checkUsage(b.T, b.before)
 	if b.Failed() {
 		b.Logf("seed of impairments: %d", b.nic.Seed)
