@@ -12,6 +12,7 @@ import (
 
 // Counters count since the worker was made.
 type Counters struct {
+	Turns           uint64 // of the worker's loop; an idle worker makes none
 	FramesFromGuest uint64
 	BytesFromGuest  uint64 // with the vnet header
 	Dropped         [header.NumVerdicts]uint64

@@ -146,6 +146,7 @@ func (w *Worker) run() {
 // turn is one turn of the worker's loop; the package text lists its steps.
 func (w *Worker) turn() {
 	n := w.poll.Wait(w.timeoutMs())
+	w.counters.Turns++
 	w.link.NowMs = time.Since(w.base).Milliseconds()
 	for i := range n {
 		token, ready, woken := w.poll.At(i)
