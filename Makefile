@@ -18,7 +18,7 @@ CA_CERTIFICATES = /etc/ssl/certs/ca-certificates.crt=ca-certificates
 KEYRING         = /usr/share/keyrings/debian-archive-trixie-automatic.gpg=debian-archive-keyring
 C_COMPILER      = /usr/bin/gcc=gcc /usr/include/stdio.h=libc6-dev
 
-.PHONY: help build run test lint unit fuzz guests bench clean needs-run needs-test
+.PHONY: help build run test lint unit gvguest fuzz guests bench clean needs-run needs-test
 
 help:
 	@echo 'make build    the daemon, as bin/vhost-net-go'
@@ -29,6 +29,8 @@ help:
 	@echo 'make guests   real guests: QEMU, User Mode Linux, libvirt, DPDK; TESTS=REGEXP for some of them'
 	@echo 'make fuzz     every fuzz target for FUZZTIME=$(FUZZTIME)'
 	@echo 'make bench    a table against passt, RUNS=$(RUNS) of each; JSON in bin/bench.json'
+	@echo 'make gvguest  the in-process guest at full length, with the race detector'
+	@echo 'make bench-syscalls bench-flows bench-synth netem storm soak: measurements and long tests, see qemu-tests/*.mk'
 	@echo 'make clean    remove what was built here'
 	@echo 'Guests are made from Debian packages, once, in $${VHOST_NET_GO_CACHE:-~/.cache/vhost-net-go} (2 GB).'
 
@@ -65,7 +67,12 @@ endef
 # The guest tests are the package at the top of their module.
 unit: needs-test
 	$(GO) test -race -timeout 6m ./...
-	cd qemu-tests && $(GO) test -race -timeout 6m $$($(GO) list ./... | grep -v '/qemu-tests$$')
+	cd qemu-tests && $(GO) test -race -timeout 6m $$($(GO) list ./... | grep -v -e '/qemu-tests$$' -e '/gvguest$$')
+	cd qemu-tests && $(GO) test -short -timeout 8m ./gvguest
+
+# The in-process guest at full length, with the race detector: half an hour.
+gvguest: needs-test
+	cd qemu-tests && $(GO) test -race -timeout 60m ./gvguest
 
 fuzz:
 	.ci/fuzz $(FUZZTIME)
@@ -79,3 +86,5 @@ bench: needs-run build
 
 clean:
 	rm -rf bin
+
+include qemu-tests/bench.mk qemu-tests/long.mk
