@@ -1,7 +1,6 @@
 package netstack
 
 import (
-	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/icmp"
@@ -16,7 +15,6 @@ type Counters struct {
 	FramesFromGuest uint64
 	BytesFromGuest  uint64 // with the vnet header
 	Dropped         [header.NumVerdicts]uint64
-	Martian         [addrmap.NumVerdicts]uint64
 	NotForUs        uint64 // addressed to another station
 	NotServed       uint64 // protocols that are off or unknown
 	TxDisabled      uint64 // frames dropped while the ring was disabled

@@ -1,7 +1,6 @@
 package netstack
 
 import (
-	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
@@ -136,14 +135,4 @@ func (w *Worker) serve(fr *link.Frame, s responder) {
 	if ok {
 		w.queue.Push(header.Vnet{}, reply)
 	}
-}
-
-// allowed says whether a packet may leave the guest; if not, it was counted.
-func (w *Worker) allowed(p *header.Packet) bool {
-	_, why := w.amap.FromGuest(p)
-	if why != addrmap.OK {
-		w.counters.Martian[why]++
-		return false
-	}
-	return true
 }
