@@ -118,7 +118,7 @@ func (r *rig) plug(region guestmem.Region) {
 	r.txBuf, r.rxBuf = make([]virtqtest.Buffer, 1), make([]virtqtest.Buffer, 1)
 	r.txAddr, err = r.mem.Alloc(ringSize*bufBytes, 64)
 	r.must(err)
-	r.frame = make([]byte, 0, bufBytes)
+	r.frame = make([]byte, 0, 128<<10)
 }
 
 // fill gives the device n receive buffers of its own size.
@@ -208,17 +208,25 @@ func (r *rig) reapTx() {
 }
 
 // receive returns the next frame of the device, without vnet header, valid until
-// the next call, or nil after timeout. Its buffer goes back.
+// the next call, or nil after timeout. Its buffers go back.
 func (r *rig) receive(timeout time.Duration) []byte {
+	missing := 0 // buffers of a frame that has begun
 	for end := time.Now().Add(timeout); ; {
 		u, ok, err := r.rx.Reap()
 		r.must(err)
 		if ok {
 			addr := r.rxAt[u.Head]
-			r.frame = append(r.frame[:0], r.mem.Bytes(addr, uint64(u.Len))...)
+			b := r.mem.Bytes(addr, uint64(u.Len))
+			if missing == 0 {
+				r.frame, missing = r.frame[:0], int(header.ParseVnet(b).NumBuffers)
+			}
+			r.frame = append(r.frame, b...)
 			r.give(addr)
 			r.kickRx()
-			return r.frame[header.VnetLen:]
+			if missing--; missing == 0 {
+				return r.frame[header.VnetLen:]
+			}
+			continue
 		}
 		left := time.Until(end)
 		if left <= 0 {
