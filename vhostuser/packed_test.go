@@ -3,7 +3,6 @@ package vhostuser_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -109,17 +108,7 @@ func TestPackedOrders(t *testing.T) {
 func TestPackedRestartAbruptly(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in order %v", inOrder), func(t *testing.T) {
-			b := packedBench(t, vutest.QEMU, inOrder)
-			p, err := newPump(b.guest)
-			b.must(err)
-			for round := range 20 {
-				b.up()
-				b.must(p.run(100 + round))
-				b.must(p.fill())
-				b.disconnect()
-				b.must(p.send(1))
-				b.connect(vutest.QEMU)
-			}
+			restartAbruptly(packedBench(t, vutest.QEMU, inOrder))
 		})
 	}
 }
@@ -150,6 +139,9 @@ func TestPackedStateUnknown(t *testing.T) {
 	b.connect(vutest.QEMU)
 	b.up()
 	b.must(p.drain())
+	if lines := b.log.lines(); len(lines) != 2 || !strings.Contains(lines[0], "where the frontend says") {
+		t.Errorf("log: %q, want a warning for each ring", lines)
+	}
 }
 
 // TestPackedNumbers: a split ring has neither such sizes nor such indices.
@@ -175,25 +167,7 @@ func TestPackedBrokenRing(t *testing.T) {
 		if f.NoIndirect {
 			continue
 		}
-		t.Run(f.Name, func(t *testing.T) {
-			b := packedBench(t, vutest.QEMU, false)
-			b.dev.with(func() { b.dev.drop = true })
-			b.up()
-			tx := b.guest.Queues[1]
-			b.must(f.Apply(tx.Driver, false))
-			b.must(tx.ForceKick())
-			if !tx.WaitErr(patience) {
-				t.Fatal("error descriptor was not signalled")
-			}
-			_, err := b.fe.GetU64(wire.GetFeatures)
-			b.must(err)
-			if lines := b.log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "ring=1") {
-				t.Errorf("log: %q", lines)
-			}
-			if calls := b.dev.calls(); !slices.Contains(calls, "stop 1") || slices.Contains(calls, "stop 0") {
-				t.Errorf("calls: %q", calls)
-			}
-		})
+		t.Run(f.Name, func(t *testing.T) { brokenRing(packedBench(t, vutest.QEMU, false), f) })
 	}
 }
 

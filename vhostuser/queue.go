@@ -62,7 +62,7 @@ func (s *session) resume(r *ring, cfg virtqueue.Config) error {
 	}
 	told := r.base
 	s.afterPark(func() {
-		s.log.debug("ring goes on where the frontend says", "ring", r.index, "base", told, "reason", err)
+		s.log.warn("ring goes on where the frontend says", "ring", r.index, "base", told, "reason", err)
 	})
 	return nil
 }

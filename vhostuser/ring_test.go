@@ -315,14 +315,13 @@ func TestResetDevice(t *testing.T) {
 // TestRestartAbruptly: the backend is gone without a word and another one gets
 // the same rings, with receive buffers that are never kicked again and an index
 // that is out of date.
-func TestRestartAbruptly(t *testing.T) {
-	b := newBench(t, vutest.QEMU)
+func TestRestartAbruptly(t *testing.T) { restartAbruptly(newBench(t, vutest.QEMU)) }
+
+func restartAbruptly(b *bench) {
 	p, err := newPump(b.guest)
 	b.must(err)
 	for round := range 20 {
-		b.must(b.fe.Connect())
-		_, err := b.fe.Start(b.guest, wanted)
-		b.must(err)
+		b.up()
 		b.must(p.run(100 + round))
 		b.must(p.fill())
 		b.disconnect()
@@ -462,39 +461,41 @@ func TestBrokenRing(t *testing.T) {
 		if f.NoIndirect {
 			continue
 		}
-		t.Run(f.Name, func(t *testing.T) {
-			b := newBench(t, vutest.QEMU)
-			b.dev.with(func() { b.dev.drop = true })
-			b.up()
-			tx := b.guest.Queues[1]
-			b.must(f.Apply(tx.Driver, false))
-			b.must(tx.ForceKick())
-			if !tx.WaitErr(patience) {
-				t.Fatal("error descriptor was not signalled")
-			}
-			_, err := b.fe.GetU64(wire.GetFeatures)
-			b.must(err)
-			if lines := b.log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "ring=1") {
-				t.Errorf("log: %q", lines)
-			}
-			calls := b.dev.calls()
-			if !slices.Contains(calls, "stop 1") || slices.Contains(calls, "stop 0") {
-				t.Errorf("calls: %q", calls)
-			}
-			b.must(b.fe.SetMemTable(b.guest.Memory))
-			if calls := b.dev.calls(); slices.Contains(calls, "start 1") {
-				t.Errorf("broken ring was started: %q", calls)
-			}
-			b.must(b.fe.Stop())
-			next, err := vutest.NewGuest(b.guest.Memory, 2, stateConfig)
-			b.must(err)
-			defer next.Close()
-			b.dev.with(func() { b.dev.drop = false })
-			_, err = b.fe.Start(next, wanted)
-			b.must(err)
-			b.must(echo(next, 3))
-		})
+		t.Run(f.Name, func(t *testing.T) { brokenRing(newBench(t, vutest.QEMU), f) })
 	}
+}
+
+func brokenRing(b *bench, f virtqtest.Fault) {
+	t := b.t
+	b.dev.with(func() { b.dev.drop = true })
+	b.up()
+	tx := b.guest.Queues[1]
+	b.must(f.Apply(tx.Driver, false))
+	b.must(tx.ForceKick())
+	if !tx.WaitErr(patience) {
+		t.Fatal("error descriptor was not signalled")
+	}
+	_, err := b.fe.GetU64(wire.GetFeatures)
+	b.must(err)
+	if lines := b.log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "ring=1") {
+		t.Errorf("log: %q", lines)
+	}
+	calls := b.dev.calls()
+	if !slices.Contains(calls, "stop 1") || slices.Contains(calls, "stop 0") {
+		t.Errorf("calls: %q", calls)
+	}
+	b.must(b.fe.SetMemTable(b.guest.Memory))
+	if calls := b.dev.calls(); slices.Contains(calls, "start 1") {
+		t.Errorf("broken ring was started: %q", calls)
+	}
+	b.must(b.fe.Stop())
+	next, err := vutest.NewGuest(b.guest.Memory, 2, b.guest.Queues[0].Config())
+	b.must(err)
+	defer next.Close()
+	b.dev.with(func() { b.dev.drop = false })
+	_, err = b.fe.Start(next, b.want)
+	b.must(err)
+	b.must(echo(next, 3))
 }
 
 // TestRingOutside: a ring that lies outside of the memory is reported once and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/virtqtest"
 )
@@ -43,23 +44,28 @@ func benchChain(b *testing.B, bufs int, indirect, writable bool) {
 	ring.SetAvail(0, 0)
 	ring.SetUsedEvent(0x8000)
 	vecs := make([]iov.Vec, 0, 32)
-	var tokens [benchBatch]uint32
 	idx := uint16(0)
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += benchBatch {
 		idx += benchBatch
 		ring.SetAvail(0, idx)
-		for i := range tokens {
-			var err error
-			if vecs, tokens[i], err = q.Take(vecs[:0]); err != nil || len(vecs) != bufs {
-				b.Fatal(len(vecs), err)
-			}
-		}
-		for _, token := range tokens {
-			q.Return(token, 0)
-		}
-		q.Publish()
+		benchTurn(b, q, vecs, bufs)
 	}
+}
+
+// benchTurn takes and returns a batch of chains of so many buffers.
+func benchTurn(b *testing.B, q *virtqueue.Queue, vecs []iov.Vec, bufs int) {
+	var tokens [benchBatch]uint32
+	for i := range tokens {
+		var err error
+		if vecs, tokens[i], err = q.Take(vecs[:0]); err != nil || len(vecs) != bufs {
+			b.Fatal(len(vecs), err)
+		}
+	}
+	for _, token := range tokens {
+		q.Return(token, 0)
+	}
+	q.Publish()
 }
 
 // BenchmarkPackedChain is BenchmarkChain for a packed ring. The driver's work is
@@ -90,20 +96,10 @@ func benchPackedChain(b *testing.B, bufs int, inOrder, writable bool) {
 	}
 	ring.SetDriverEvent(0, virtqtest.EventDisable)
 	vecs := make([]iov.Vec, 0, 32)
-	var tokens [benchBatch]uint32
 	slot := uint16(0)
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += benchBatch {
-		for i := range tokens {
-			var err error
-			if vecs, tokens[i], err = q.Take(vecs[:0]); err != nil || len(vecs) != bufs {
-				b.Fatal(len(vecs), err)
-			}
-		}
-		for _, token := range tokens {
-			q.Return(token, 0)
-		}
-		q.Publish()
+		benchTurn(b, q, vecs, bufs)
 		for range benchBatch { // available again, in the next lap
 			d := &descs[slot]
 			d.Flags ^= virtqtest.FlagAvail | virtqtest.FlagUsed

@@ -23,6 +23,17 @@
 //     last time, with one store, and says whether the driver wants a call.
 //  6. The driver sees the index, takes the buffer back and uses it again.
 //
+// That is a split ring. In a packed ring ([Config].Packed) there is one ring of
+// descriptors only: the driver marks the first one of a chain as available, and
+// the device overwrites it as used, or, when chains are returned in another
+// order, one that was there before. What has been said of heads and slots is true
+// of buffer IDs and descriptors, and Queue does the same for its user.
+//
+// With VIRTIO_F_IN_ORDER ([Config].InOrder) chains go back in the order in which
+// they came. A user may still return them in any order; they wait in the queue.
+// For those that were only read, one used element stands for all that are
+// published together.
+//
 // The example of [Queue] is a worker's turn on a transmit queue. A receive queue
 // is used the same way, with the direction reversed: the device takes buffers,
 // fills them, and returns each with the number of bytes that it wrote.

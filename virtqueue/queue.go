@@ -44,8 +44,9 @@ func New(c Config) (*Queue, error) {
 // and every later Take returns the same error. dst comes back unchanged with an
 // error.
 //
-// A chain with a buffer of the wrong direction for this queue is returned to
-// the driver with length 0 and counted, and the next one is taken.
+// A chain with a buffer of the wrong direction for this queue is dropped and
+// counted, and the next one is taken. It goes back to the driver with length 0
+// when Publish finds that no chain is held, with IN_ORDER in its turn.
 func (q *Queue) Take(dst []iov.Vec) (vecs []iov.Vec, token uint32, err error) {
 	return q.ring.take(dst)
 }

@@ -213,3 +213,38 @@ func TestDroppedBehindUntaken(t *testing.T) {
 		}
 	})
 }
+
+// A driver keeps a device busy with chains to be dropped while it holds one. They
+// must not push what is known of that one out of the queue: it can be given back
+// however many there were.
+func TestUntakeBehindManyDropped(t *testing.T) {
+	formats(t, virtqtest.Config{Size: 4}, func(t *testing.T, cfg virtqtest.Config) {
+		drv, q := pair(t, cfg, true)
+		addN(t, drv, true, 1)
+		_, token := take(t, q)
+		for range 5 {
+			for drv.Free() > 0 {
+				addN(t, drv, false, 1)
+			}
+			wantEmpty(t, q)
+			q.Publish()
+			for {
+				if _, ok, err := drv.Reap(); err != nil {
+					t.Fatal(err)
+				} else if !ok {
+					break
+				}
+			}
+		}
+		q.Untake(1)
+		if _, again := take(t, q); again != token {
+			t.Errorf("took %d, want %d", again, token)
+		}
+		q.Return(token, 1)
+		wantEmpty(t, q)
+		q.Publish()
+		for drv.Free() < 4 {
+			reap(t, drv)
+		}
+	})
+}

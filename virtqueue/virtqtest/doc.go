@@ -12,10 +12,11 @@
 //	if drv.Kick() { … }                     // the device wants to know
 //	used, ok, err := drv.Reap()             // used.Head == head when it is done
 //
-// [Driver] keeps the rules. [Ring], which every driver has, is the bare memory:
-// any value can be written into any field. [Faults] lists the ways in which a
-// hostile driver breaks a ring, ready to be applied, and [Ring.Scribble] changes
-// descriptors while the device reads them.
+// [Driver] keeps the rules, of split and of packed rings. [Ring] or [PackedRing],
+// one of which every driver has, is the bare memory: any value can be written into
+// any field. [Faults] and [PackedFaults] list the ways in which a hostile driver
+// breaks a ring, ready to be applied, and [Ring.Scribble] changes descriptors
+// while the device reads them.
 //
 // With [HeapRegion] the race detector sees both sides and checks that each
 // access to ring and buffers is ordered by the ring's indices. The accesses that
