@@ -15,6 +15,8 @@ const usage = `usage: guest-agent COMMAND
   udp ADDRESS BYTES...    send one datagram of each size to an echo server, compare what returns
   tcp ADDRESS BYTES       send BYTES to a digest server, compare the SHA-256 that it answers
   serve PORT              be an echo server (UDP) and a digest server (TCP) at PORT, for ever
+  soak HOSTS SECONDS N    keep N random streams to HOSTS (A,B) going, with datagrams and pings; check every byte
+  soak-serve PORT         be the server of such traffic, for ever
   beat ADDRESS MS         send a numbered datagram every MS milliseconds, for ever
 `
 
@@ -53,6 +55,10 @@ func run(args []string) (line string, bytes int64, err error) {
 		line, err = udpEcho(args[1], numbers)
 	case command == "serve":
 		err = serve(args[1])
+	case command == "soak" && len(numbers) == 2:
+		line, err = soak(args[1], numbers[0], numbers[1])
+	case command == "soak-serve":
+		err = soakServe(args[1])
 	case command == "beat" && len(numbers) == 1:
 		err = beat(args[1], time.Duration(numbers[0])*time.Millisecond)
 	default:
