@@ -70,7 +70,7 @@ func Run(ctx context.Context, h *harness.Harness, c Config) (r Result, err error
 	ctx, cancel := context.WithTimeout(ctx, c.Duration+5*time.Minute)
 	defer cancel()
 	s := &soak{c: c}
-	s.served, s.sent = &traffic.Traffic{Report: s.report}, &traffic.Traffic{Report: s.report}
+	s.served, s.sent = &traffic.Traffic{Report: s.report, Slow: s.slow}, &traffic.Traffic{Report: s.report, Slow: s.slow}
 	defer s.close()
 	if err := s.setUp(ctx, h); err != nil {
 		return r, err
@@ -99,6 +99,9 @@ func (s *soak) report(err error) {
 		s.c.Logf("%v: %v", time.Since(s.start).Round(time.Second), err)
 	}
 }
+
+// slow shows waits that are long, if not too long.
+func (s *soak) slow(what string) { s.c.Logf("%5.0f s: slow: %s", time.Since(s.start).Seconds(), what) }
 
 // reports returns the first of what went wrong.
 func (s *soak) reports() []error {

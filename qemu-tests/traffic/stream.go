@@ -60,11 +60,17 @@ func (e end) send(r *rand.Rand, seed uint64, n int64) error {
 func (e end) receive(r *rand.Rand, seed uint64, n int64, first time.Duration) error {
 	buf, want := make([]byte, chunkBytes), make([]byte, chunkBytes)
 	from, rest, limit := pattern.Reader(seed, n), pauses(maxPauses), first
-	if r.IntN(30) == 0 {
+	rested := r.IntN(30) == 0
+	if rested {
 		time.Sleep(longPause)
 	}
 	for got := int64(0); ; limit = StallLimit {
+		start := time.Now()
 		m, err := e.read(buf[:1+r.IntN(chunkBytes)], limit)
+		if d := time.Since(start); d > slowWait && limit <= StallLimit && e.t.Slow != nil {
+			e.t.Slow(fmt.Sprintf("%v for byte %d of %d, from %v to %v, rested before: %v",
+				d, got, n, e.conn.RemoteAddr(), e.conn.LocalAddr(), rested))
+		}
 		if m > 0 {
 			if k, _ := io.ReadFull(from, want[:m]); k < m {
 				return fmt.Errorf("received more than %d bytes", n)

@@ -22,6 +22,8 @@ const (
 type Traffic struct {
 	// Report is told of each thing that went wrong; required, and called from any goroutine.
 	Report func(error)
+	// Slow, if not nil, is told of each wait of more than slowWait that ended well.
+	Slow func(string)
 
 	Streams, Aborts, Bytes, Datagrams, DatagramsLost atomic.Int64
 	longestWait                                      atomic.Int64
@@ -43,6 +45,9 @@ func (t *Traffic) String() string {
 	return fmt.Sprintf("%d streams, %d aborted ones, %d MiB, %d datagrams (%d lost), longest wait %d ms", t.Streams.Load(), t.Aborts.Load(),
 		t.Bytes.Load()>>20, t.Datagrams.Load(), t.DatagramsLost.Load(), t.LongestWait().Milliseconds())
 }
+
+// slowWait is far more than any wait should be.
+const slowWait = time.Second
 
 // errStall is what a stream ends with that rests for too long.
 var errStall = errors.New("stall")

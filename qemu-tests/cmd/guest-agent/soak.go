@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,19 +61,34 @@ func soak(hosts string, seconds, streams int64) (string, error) {
 	return t.String(), nil
 }
 
-// keepPinging sends an echo request every second. Each must be answered.
+// keepPinging sends echo requests, ten with one identifier. Few may be lost.
 func keepPinging(ctx context.Context, t *traffic.Traffic, host string) {
 	family := "-4"
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
 		family = "-6"
 	}
 	for ctx.Err() == nil {
-		out, err := exec.Command("busybox", "ping", family, "-c", "1", "-W", "5", host).CombinedOutput()
+		out, err := exec.Command("busybox", "ping", family, "-c", "10", "-i", "0.5", "-W", "5", host).CombinedOutput()
+		if err == nil && lossPercent(string(out)) > 20 {
+			err = errors.New("too many were lost")
+		}
 		if err != nil {
 			t.Report(fmt.Errorf("ping %s: %w: %s", host, err, out))
 		}
 		time.Sleep(time.Second)
 	}
+}
+
+var lossPattern = regexp.MustCompile(`(\d+)% packet loss`)
+
+// lossPercent reads what ping says, and takes the worst for what it cannot read.
+func lossPercent(out string) int {
+	m := lossPattern.FindStringSubmatch(out)
+	if m == nil {
+		return 100
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
 }
 
 // soakServe is the other end of the hosts' traffic, for ever.
