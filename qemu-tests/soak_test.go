@@ -16,6 +16,7 @@ func TestSoak(t *testing.T) {
 	note(t, "hosts served %s", r.Served)
 	note(t, "hosts sent %s", r.Sent)
 	note(t, "guest: %s", r.Guest)
+	note(t, "guest's TCP: %s", r.Losses)
 	note(t, "backend before: %v", r.Before)
 	note(t, "backend after:  %v", r.Last)
 	if err != nil {

@@ -38,6 +38,8 @@ type Result struct {
 	// Served is the traffic from the guest, Sent that to it, both as the hosts saw it. Guest is what the guest says.
 	Served, Sent string
 	Guest        string
+	// Losses are counters of the guest's TCP that tell of what it dropped or sent again.
+	Losses       string
 	Samples      []Sample
 	Before, Last lab.Usage
 }
@@ -169,10 +171,23 @@ func (s *soak) script() string {
 	return fmt.Sprintf(`
 step lease lease || exit
 step slaac slaac || exit
+# Memory for all streams at once: a guest that runs out of it drops what it was sent.
+echo 65536 81920 98304 >/proc/sys/net/ipv4/tcp_mem
+echo 4096 131072 1048576 >/proc/sys/net/ipv4/tcp_rmem
+echo 4096 16384 1048576 >/proc/sys/net/ipv4/tcp_wmem
 guest-agent soak-serve %[1]d &
 step ready sleep 1
 step soak guest-agent soak %[2]s,%[3]s %[4]d %[5]d
 wait_host() { while :; do busybox wget -q -O /dev/null '%[6]s' 2>/dev/null && return 0; sleep 0.5; done; }
 step host wait_host
+losses() {
+	{ read -r names; read -r values; } </proc/net/netstat
+	set -- $values
+	for n in $names; do
+		case $n in *Drop|*Pruned|*Timeouts|*Pressures*|*LostRetransmit) [ "$1" = 0 ] || printf '%%s %%s ' "$n" "$1" ;; esac
+		shift
+	done
+}
+step losses losses
 `, traffic.Port, lab.Peer4, lab.Peer6, int(s.c.Duration.Seconds()), s.c.Streams, peer.URL(lab.Peer4, "flag"))
 }

@@ -45,7 +45,7 @@ func run(ctx context.Context, h *harness.Harness, c soak.Config) error {
 		return h.Unable
 	}
 	r, err := soak.Run(ctx, h, c)
-	fmt.Printf("hosts served: %s\nhosts sent:   %s\nguest sent:   %s\nbackend before: %v\nbackend after:  %v\n",
-		r.Served, r.Sent, r.Guest, r.Before, r.Last)
+	fmt.Printf("hosts served: %s\nhosts sent:   %s\nguest sent:   %s\nguest's TCP:  %s\nbackend before: %v\nbackend after:  %v\n",
+		r.Served, r.Sent, r.Guest, r.Losses, r.Before, r.Last)
 	return err
 }
