@@ -15,11 +15,12 @@ type Sample struct {
 	Usage lab.Usage
 }
 
-// What may grow between the first and the last quarter of a soak. Go returns memory late, and what is in flight differs.
+// What may grow between the first and the last quarter of a soak. Go returns memory late, what is in flight differs, and
+// the flows of datagrams and pings end by time only.
 const (
 	moreRSSKiB  = 16 << 10
 	moreThreads = 3
-	moreFiles   = 16
+	moreFiles   = 32
 )
 
 // warmUp is how many samples come before anything is as it will be.
