@@ -108,7 +108,7 @@ func (w *Worker) EnableRx(on bool) {
 	if on && w.queue.Attached() {
 		w.rx.pending = true
 		w.services.guestAttached(&w.link)
-		w.protos.guestAppeared()
+		w.appeared = true
 	}
 }
 
@@ -234,6 +234,7 @@ func (w *Worker) fault(r any) {
 		panic(r)
 	}
 	w.counters.Faults++
+	w.poll.Wake() // the event that was lost may have been a Park's
 	w.protos.fault()
 	if w.tx.ring != nil {
 		w.DetachTx()

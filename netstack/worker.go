@@ -46,6 +46,11 @@ type Worker struct {
 	// broke; it must not block.
 	onBroken func(tx bool, err error)
 
+	// appeared says that the guest can be reached now, where it could not: its
+	// ring was enabled, or its address became known. It is acted on in a turn,
+	// since that is where rings may be touched.
+	appeared bool
+
 	parkMu   sync.Mutex // held by Park and Close, which take turns
 	parkWant atomic.Bool
 	parked   chan struct{}
@@ -164,6 +169,10 @@ func (w *Worker) turn() {
 	}
 	w.drainTx()
 	w.refillRx()
+	if w.appeared {
+		w.appeared = false
+		w.protos.guestAppeared()
+	}
 	w.protos.endBatch()
 	w.advance()
 	w.rx.more = w.protos.run()
@@ -173,7 +182,7 @@ func (w *Worker) turn() {
 
 // timeoutMs is how long the next wait may take.
 func (w *Worker) timeoutMs() int {
-	if w.tx.pending || w.rx.pending || w.rx.more {
+	if w.tx.pending || w.rx.pending || w.rx.more || w.appeared || w.parkWant.Load() {
 		return 0
 	}
 	next := w.protos.nextDeadlineMs()
@@ -220,9 +229,12 @@ func (w *Worker) advance() {
 // learnGuest notes under which addresses the guest sends.
 func (w *Worker) learnGuest(p *header.Packet) {
 	if p.SrcMAC != w.link.GuestMAC && !p.SrcMAC.IsMulticast() && p.SrcMAC != w.link.OurMAC {
+		first := w.link.GuestMAC == header.Broadcast
 		w.link.GuestMAC = p.SrcMAC
-		w.services.guestFound(&w.link)
-		w.protos.guestAppeared()
+		if first {
+			w.services.guestFound(&w.link)
+			w.appeared = true
+		}
 	}
 }
 
@@ -238,8 +250,6 @@ func (w *Worker) learnAddr(p *header.Packet) {
 	case *src != w.link.Guest6 && !src.IsMartian() && !src.IsMulticast():
 		first := w.link.Guest6 == header.Addr{}
 		w.link.Guest6 = *src
-		if first {
-			w.protos.guestAppeared()
-		}
+		w.appeared = w.appeared || first
 	}
 }

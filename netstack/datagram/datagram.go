@@ -13,7 +13,6 @@
 package datagram
 
 import (
-	"math"
 	"math/rand/v2"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
@@ -160,9 +159,8 @@ func (w *Writer) Refilled() bool {
 }
 
 // waitForMore makes the queue starve: it had buffers, but too few for the whole
-// datagram, which only who needs them can know. No frame has such headers, so
-// that none begins.
-func (w *Writer) waitForMore() { w.queue.Begin(math.MaxInt32, 1) }
+// datagram, which only who needs them can know.
+func (w *Writer) waitForMore() { w.queue.WaitForMore() }
 
 // NextDeadlineMs returns when Advance is due, or -1.
 func (w *Writer) NextDeadlineMs() int64 {

@@ -231,6 +231,16 @@ func (q *Queue) fit(need, least int) (f openFrame, ok bool) {
 	}
 }
 
+// WaitForMore makes the queue starve though there are buffers: they are too few
+// for what the caller has to place. It must not be called while frames are open.
+func (q *Queue) WaitForMore() {
+	if q.Attached() && q.err == nil {
+		q.starve()
+		return
+	}
+	q.starved = true
+}
+
 // take takes buffers for need bytes, or what there is.
 func (q *Queue) take(need int) (f openFrame) {
 	for f.capacity < need {
@@ -332,6 +342,7 @@ func (q *Queue) reset() {
 // frames may not span buffers.
 func (q *Queue) Push(v header.Vnet, frame []byte) bool {
 	if !q.Attached() {
+		q.starved = q.starved || q.ring != nil // who waits is told when it is enabled
 		q.Counters.Dropped++
 		return false
 	}

@@ -77,6 +77,26 @@ func TestFlushesAreBounded(t *testing.T) {
 	}
 }
 
+// TestWaitForMore: who needs more buffers than there are waits for others to come,
+// whatever size those that are there claim to be, and holds none.
+func TestWaitForMore(t *testing.T) {
+	r := newRig(t, 16, true, true)
+	r.giveN(2, 1<<16)
+	r.q.WaitForMore()
+	if !r.q.Starved() || r.q.Arm() {
+		t.Error("the queue does not wait")
+	}
+	r.giveN(1, 1526)
+	if !r.q.Arm() || !r.q.Refill() {
+		t.Error("a new buffer does not end the wait")
+	}
+	frame := numbered(1, 54)
+	r.q.Push(header.Vnet{}, frame)
+	r.q.Cancel()
+	r.q.Flush()
+	r.expect(frame)
+}
+
 func TestFrameOverBuffers(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

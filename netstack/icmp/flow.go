@@ -1,6 +1,8 @@
 package icmp
 
 import (
+	"slices"
+
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
@@ -55,6 +57,10 @@ func (h *Handler) release(i uint32) {
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)
 	hostsock.Close(int(f.fd))
+	if f.waiting { // another flow may get its place, and wait as well
+		mine := func(j uint32) bool { return j == i }
+		h.ready, h.parked = slices.DeleteFunc(h.ready, mine), slices.DeleteFunc(h.parked, mine)
+	}
 	f.inUse, f.waiting = false, false
 	h.unused = append(h.unused, i)
 	h.live--

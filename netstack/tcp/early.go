@@ -34,6 +34,12 @@ type piece struct {
 
 func (p *piece) end() uint32 { return p.seq + uint32(len(p.data)) }
 
+// pieceOverhead is about what a piece costs besides its data, in bytes.
+const pieceOverhead = 64
+
+// cost is what a piece counts for in stashBytes.
+func (p *piece) cost() int { return len(p.data) + pieceOverhead }
+
 // ahead handles a segment that begins behind what is expected: its data is kept,
 // and it is answered at once, so that the guest counts duplicate
 // acknowledgements. One without data is only answered if it lies outside of the
@@ -82,7 +88,7 @@ func (h *Handler) keepEarly(i uint32, f *flow, fr *link.Frame, seq uint32, n int
 		e.latest = seq
 	}
 	size := int(int32(end - start))
-	if size <= 0 || h.stashBytes+size > maxStashBytes || e != nil && len(e.pieces) >= maxEarlyPieces {
+	if size <= 0 || h.stashBytes+size+pieceOverhead > maxStashBytes || e != nil && len(e.pieces) >= maxEarlyPieces {
 		return
 	}
 	data := make([]byte, size)
@@ -93,7 +99,7 @@ func (h *Handler) keepEarly(i uint32, f *flow, fr *link.Frame, seq uint32, n int
 		f.set(hasEarly)
 	}
 	e.pieces = slices.Insert(e.pieces, at, piece{seq: start, data: data})
-	h.stashBytes += size
+	h.stashBytes += size + pieceOverhead
 }
 
 // joinEarly adds what came early to the stream, as far as its turn has come.
@@ -102,8 +108,9 @@ func (h *Handler) joinEarly(i uint32, f *flow) {
 	joined := false
 	for len(e.pieces) > 0 && !before(f.rcvNxt, e.pieces[0].seq) {
 		p := e.pieces[0]
+		e.pieces[0] = piece{} // what is left of the slice must not hold its data
 		e.pieces = e.pieces[1:]
-		h.stashBytes -= len(p.data)
+		h.stashBytes -= p.cost()
 		if before(f.rcvNxt, p.end()) {
 			h.flushGather()
 			if f.state != established || f.has(hostFailed) {
@@ -128,7 +135,7 @@ func (h *Handler) dropEarly(i uint32, f *flow) {
 		return
 	}
 	for _, p := range h.early[i].pieces {
-		h.stashBytes -= len(p.data)
+		h.stashBytes -= p.cost()
 	}
 	delete(h.early, i)
 	f.clear(hasEarly)

@@ -98,11 +98,11 @@ func TestEarlyIsBounded(t *testing.T) {
 	h.early[7] = e
 	for j := range uint32(maxEarlyPieces) {
 		e.pieces = append(e.pieces, piece{seq: 100 + 2*j, data: []byte{0}})
-		h.stashBytes++
+		h.stashBytes += 1 + pieceOverhead
 	}
 	fr := testFrame(1000)
 	h.keepEarly(7, f, fr, 100_000, 1000)
-	if len(e.pieces) != maxEarlyPieces || h.stashBytes != maxEarlyPieces {
+	if len(e.pieces) != maxEarlyPieces || h.stashBytes != maxEarlyPieces*(1+pieceOverhead) {
 		t.Errorf("%d pieces, %d bytes", len(e.pieces), h.stashBytes)
 	}
 	h.dropEarly(7, f)
@@ -126,5 +126,46 @@ func TestBlocksReported(t *testing.T) {
 	want := header.SACKBlock{Left: 700, Right: 720}
 	if len(got) != maxSACKBlocks || got[0] != want {
 		t.Errorf("blocks %v, want three and %v first", got, want)
+	}
+}
+
+// TestFinWaitsForWhatWasRefused: a FIN does not count while bytes before it could
+// not be kept, or the host's peer would take the rest for everything.
+func TestFinWaitsForWhatWasRefused(t *testing.T) {
+	h := &Handler{}
+	f := &flow{state: established, rcvNxt: 1001, hostTaken: 1001, fd: -1}
+	f.set(hasStash) // so that nothing is shut down
+	h.finFromGuest(3, f, 2001)
+	if f.has(guestFin) || f.rcvNxt != 1001 {
+		t.Errorf("FIN behind a gap was taken, next is %d", f.rcvNxt)
+	}
+	h.finFromGuest(3, f, 1001)
+	if !f.has(guestFin) || f.rcvNxt != 1002 {
+		t.Errorf("FIN in its place was not taken, next is %d", f.rcvNxt)
+	}
+}
+
+// TestFinishedPiecesAreLetGo: a piece that was joined is not kept alive by those
+// behind it, and what pieces cost is counted.
+func TestFinishedPiecesAreLetGo(t *testing.T) {
+	h := &Handler{early: map[uint32]*early{}, stash: map[uint32][]byte{}}
+	f := &flow{state: established, rcvNxt: 1, hostTaken: 1, rcvEdge: 1 << 20, fd: -1}
+	f.set(hasStash)
+	fr := testFrame(100)
+	h.keepEarly(1, f, fr, 101, 100)
+	h.keepEarly(1, f, fr, 301, 100)
+	if want := 2 * (100 + pieceOverhead); h.stashBytes != want {
+		t.Errorf("%d bytes counted, want %d", h.stashBytes, want)
+	}
+	all := h.early[1].pieces
+	f.rcvNxt = 101
+	h.joinEarly(1, f)
+	if all[0].data != nil {
+		t.Error("data of a piece that was joined is held")
+	}
+	h.dropEarly(1, f)
+	h.dropStash(1, f)
+	if h.stashBytes != 0 {
+		t.Errorf("%d bytes are left", h.stashBytes)
 	}
 }

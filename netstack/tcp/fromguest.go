@@ -139,7 +139,7 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 	if !h.ackFromGuest(i, f, t, n > 0 || fin) {
 		return
 	}
-	off := 0
+	finSeq, off := seq+uint32(n), 0
 	if seq != f.rcvNxt {
 		if before(f.rcvNxt, seq) {
 			h.ahead(i, f, fr, seq, n, fin)
@@ -168,7 +168,7 @@ func (h *Handler) segment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 		h.joinEarly(i, f)
 	}
 	if fin && !f.has(guestFin) && f.state == established {
-		h.finFromGuest(i, f)
+		h.finFromGuest(i, f, finSeq)
 	}
 }
 
@@ -299,9 +299,12 @@ func (h *Handler) windowFromGuest(i uint32, f *flow, seq, wnd uint32) {
 
 // finFromGuest takes the guest's FIN, every byte before which is taken or in
 // the stash.
-func (h *Handler) finFromGuest(i uint32, f *flow) {
+//
+// It does not count while bytes before it, which ends at finSeq, were refused: the
+// guest has to send those again, and FIN with them.
+func (h *Handler) finFromGuest(i uint32, f *flow, finSeq uint32) {
 	h.flushGather()
-	if f.state != established {
+	if f.state != established || f.has(hostFailed) || f.rcvNxt != finSeq {
 		return
 	}
 	f.set(guestFin | ackNow)

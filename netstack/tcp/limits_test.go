@@ -27,6 +27,7 @@ func TestMemoryPerFlow(t *testing.T) {
 	const flows, most = 100_000, 256
 	t.Logf("struct of %d bytes", reflect.TypeFor[flow]().Size())
 	x := newScript(t, setup{})
+	x.h.cfg.MaxFlows = flows
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

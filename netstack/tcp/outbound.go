@@ -35,6 +35,11 @@ func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
 		h.Counters.Dropped++
 		return
 	}
+	if h.flows.live >= h.cfg.MaxFlows {
+		h.Counters.Limited++
+		h.sendReset(k, t, 1)
+		return
+	}
 	if h.connecting >= h.cfg.MaxConnecting {
 		h.Counters.Limited++ // the guest will ask again
 		return

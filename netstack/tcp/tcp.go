@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"hash/maphash"
+	"slices"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
@@ -39,6 +40,7 @@ type Config struct {
 const (
 	defaultMaxFlows      = 128 << 10
 	defaultMaxConnecting = 4096
+	reservedDescriptors  = 600
 	defaultMaxSendBuffer = 4 << 20
 )
 
@@ -104,7 +106,10 @@ type Handler struct {
 // New returns a handler without flows.
 func New(cfg Config) *Handler {
 	if cfg.MaxFlows == 0 {
-		cfg.MaxFlows = defaultMaxFlows
+		// Some descriptors must be left for UDP, which takes a quarter, and for
+		// the next frontend.
+		limit := hostsock.DescriptorLimit()
+		cfg.MaxFlows = max(min(defaultMaxFlows, limit-limit/4-reservedDescriptors), limit/4)
 	}
 	if cfg.MaxConnecting == 0 {
 		cfg.MaxConnecting = defaultMaxConnecting
@@ -232,6 +237,14 @@ func (h *Handler) Refilled() {
 	}
 }
 
+// without takes i out of list, which holds it at most once.
+func without(list []uint32, i uint32) []uint32 {
+	if at := slices.Index(list, i); at >= 0 {
+		list = slices.Delete(list, at, at+1)
+	}
+	return list
+}
+
 // park makes f wait for buffers of the guest.
 func (h *Handler) park(i uint32, f *flow) {
 	if !f.has(onParked) {
@@ -272,6 +285,9 @@ func (h *Handler) release(i uint32, f *flow) {
 	}
 	h.dropStash(i, f)
 	h.dropEarly(i, f)
+	if f.has(onParked) {
+		h.parked = without(h.parked, i)
+	}
 	h.dropHeld(i, f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)

@@ -110,7 +110,10 @@ func (h *Handler) idleDeadline(f *flow) uint32 {
 // schedule sets the wheel to the earliest deadline of f, unless it comes earlier
 // anyway.
 func (h *Handler) schedule(i uint32, f *flow) {
-	at := h.idleDeadline(f)
+	at := h.now() + resettingMs
+	if f.state == established {
+		at = h.idleDeadline(f)
+	}
 	if f.has(rtoArmed) && before(f.rtoAtMs, at) {
 		at = f.rtoAtMs
 	}

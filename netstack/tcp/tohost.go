@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"slices"
+
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
@@ -107,7 +109,11 @@ func (h *Handler) writable(i uint32, f *flow) {
 		}
 		f.hostTaken += uint32(n)
 		h.stashBytes -= n
-		if h.stash[i] = b[n:]; n < len(b) {
+		b = b[n:]
+		if cap(b) > 4*len(b) {
+			b = slices.Clone(b) // a small rest must not hold all of it
+		}
+		if h.stash[i] = b; len(b) > 0 {
 			return // the next edge comes when there is room again
 		}
 		h.dropStash(i, f)

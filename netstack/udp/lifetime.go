@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"slices"
+
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 )
@@ -33,6 +35,12 @@ func (h *Handler) release(i uint32) {
 	}
 	if f.fd >= 0 {
 		hostsock.Close(int(f.fd))
+	}
+	if f.has(onParked) {
+		// Another flow may get its place, and park as well.
+		if at := slices.Index(h.parked, i); at >= 0 {
+			h.parked = slices.Delete(h.parked, at, at+1)
+		}
 	}
 	h.flows.put(i)
 }
