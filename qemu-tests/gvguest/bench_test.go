@@ -141,8 +141,7 @@ func (b *bench) attach() { b.attachAt(0, 0) }
 // attachAt gives rings to the worker that go on where they were left.
 func (b *bench) attachAt(rxAt, txAt uint32) {
 	rxCfg, txCfg := b.rings.Rx.QueueConfig(true), b.rings.Tx.QueueConfig(false)
-	goOn(&rxCfg.NextAvail, rxAt)
-	goOn(&txCfg.NextAvail, txAt)
+	rxCfg.NextAvail, txCfg.NextAvail = rxAt, txAt
 	rx, err := virtqueue.New(rxCfg)
 	b.must(err)
 	tx, err := virtqueue.New(txCfg)
@@ -155,8 +154,6 @@ func (b *bench) attachAt(rxAt, txAt uint32) {
 	b.worker.EnableRx(true)
 	b.worker.EnableTx(true)
 }
-
-func goOn[T uint16 | uint32](at *T, v uint32) { *at = T(v) }
 
 // detach takes the rings away from the worker.
 func (b *bench) detach() {

@@ -130,7 +130,7 @@ func TestStopAndContinue(t *testing.T) {
 				for range 25 {
 					time.Sleep(20 * time.Millisecond)
 					b.detach()
-					rxAt, txAt := uint32(b.rx.State()), uint32(b.tx.State())
+					rxAt, txAt := b.rx.State(), b.tx.State()
 					time.Sleep(5 * time.Millisecond)
 					b.worker.Park(func() { b.attachAt(rxAt, txAt) })
 				}

@@ -22,7 +22,7 @@ const stormMessage = 300
 // 4-tuples come again at once, whoever closes first.
 func TestStorm(t *testing.T) {
 	const ports, lanes = 200, 8
-	cycles := scaled(12_000) / lanes
+	cycles := scaled(6_000) / lanes
 	for _, r := range routes() {
 		for _, first := range []string{"client", "server"} {
 			if r.inbound && first == "client" {

@@ -51,7 +51,7 @@ func (b *bench) chatter(f family) (addr netip.AddrPort, stop func()) {
 // when the host has ended the old connections nothing of them stays.
 func TestVanish(t *testing.T) {
 	const batch = 50
-	batches := max(scaled(500)/batch, 1)
+	batches := max(scaled(400)/batch, 1)
 	d := newDaemon(t, linuxSetup)
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	settled := measure(t)
