@@ -48,6 +48,7 @@ type reportRow struct {
 	Ratio  map[string]float64    `json:"ratio"`
 	Range  map[string][2]float64 `json:"ratio_range"`
 	Runs   int                   `json:"runs"`
+	Failed map[string]int        `json:"failed,omitempty"` // runs of each backend that gave no value
 	Unit   string                `json:"unit"`
 	Better string                `json:"better"`
 }
@@ -60,9 +61,15 @@ func (s sampleSet) report(ours string, peers []string, now time.Time) report {
 			line := reportRow{
 				Name: r.name, Guest: guestName, MTU: mtu, Ours: median(own), Runs: len(own), Unit: r.unit, Better: "higher",
 				Peers: map[string]float64{}, Ratio: map[string]float64{}, Range: map[string][2]float64{},
+				Failed: map[string]int{},
 			}
 			if i >= len(rows) {
 				line.Better = "lower"
+			}
+			for _, b := range append([]string{ours}, peers...) {
+				if n := failures(s[sampleKey{b, mtu, i}]); n > 0 {
+					line.Failed[b] = n
+				}
 			}
 			for _, p := range peers {
 				theirs := s[sampleKey{p, mtu, i}]
@@ -76,12 +83,23 @@ func (s sampleSet) report(ours string, peers []string, now time.Time) report {
 	return out
 }
 
-// median returns 0 for no values.
+func failures(values []float64) int {
+	n := 0
+	for _, v := range values {
+		if math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// median leaves out NaN, and returns 0 for no values.
 func median(values []float64) float64 {
-	if len(values) == 0 {
+	v := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(v) == 0 {
 		return 0
 	}
-	v := slices.Sorted(slices.Values(values))
+	slices.Sort(v)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
@@ -96,7 +114,9 @@ func ratio(a, b float64) float64 {
 func ratioRange(a, b []float64) [2]float64 {
 	var all []float64
 	for i := range min(len(a), len(b)) {
-		all = append(all, ratio(a[i], b[i]))
+		if r := ratio(a[i], b[i]); !math.IsNaN(r) {
+			all = append(all, r)
+		}
 	}
 	if len(all) == 0 {
 		return [2]float64{}
@@ -108,8 +128,12 @@ func (r report) print(w io.Writer) {
 	fmt.Fprintf(w, "%-34s %6s %10s %10s %-7s %6s  %s\n", "guest "+guestName, "MTU", "ours", "passt", "", "ratio", "of single runs")
 	for _, l := range r.Rows {
 		span := l.Range["passt"]
-		fmt.Fprintf(w, "%-34s %6d %10.1f %10.1f %-7s %6.2f  %.2f to %.2f\n",
-			l.Name, l.MTU, l.Ours, l.Peers["passt"], l.Unit, l.Ratio["passt"], span[0], span[1])
+		failed := ""
+		for b, n := range l.Failed {
+			failed += fmt.Sprintf(", %d of %d runs of %s FAILED", n, l.Runs, b)
+		}
+		fmt.Fprintf(w, "%-34s %6d %10.1f %10.1f %-7s %6.2f  %.2f to %.2f%s\n",
+			l.Name, l.MTU, l.Ours, l.Peers["passt"], l.Unit, l.Ratio["passt"], span[0], span[1], failed)
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,13 +12,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestMedianAndRatio(t *testing.T) {
 	for _, tt := range []struct {
 		values []float64
 		want   float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{5, 1, 3}, 3}, {[]float64{4, 1, 3, 2}, 2.5}} {
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{5, 1, 3}, 3}, {[]float64{4, 1, 3, 2}, 2.5}, {[]float64{9, math.NaN(), 7}, 8}} {
 		if got := median(tt.values); got != tt.want {
 			t.Errorf("median(%v) = %v", tt.values, got)
 		}
@@ -24,7 +27,7 @@ func TestMedianAndRatio(t *testing.T) {
 	if got := ratio(1, 0); got != 0 {
 		t.Errorf("ratio by nothing is %v", got)
 	}
-	if got := ratioRange([]float64{2, 9}, []float64{1, 3, 5}); got != [2]float64{2, 3} {
+	if got := ratioRange([]float64{2, math.NaN(), 9}, []float64{1, 1, 3, 5}); got != [2]float64{2, 3} {
 		t.Errorf("range %v", got)
 	}
 }
@@ -40,6 +43,9 @@ func TestReport(t *testing.T) {
 	}
 	for _, v := range []float64{10, 30, 20} {
 		s.add("ours", 1500, value(v))
+		if v == 20 {
+			s[sampleKey{"ours", 1500, 1}][2] = math.NaN()
+		}
 		s.add("passt", 1500, value(v/2))
 	}
 	r := s.report("ours", []string{"passt"}, time.Unix(0, 0))
@@ -49,9 +55,13 @@ func TestReport(t *testing.T) {
 	want := reportRow{
 		Name: rows[0].name, Guest: guestName, MTU: 1500, Ours: 20, Peers: map[string]float64{"passt": 10},
 		Ratio: map[string]float64{"passt": 2}, Range: map[string][2]float64{"passt": {2, 2}}, Runs: 3, Unit: "Mbit/s", Better: "higher",
+		Failed: map[string]int{},
 	}
 	if diff := cmp.Diff(want, r.Rows[0]); diff != "" {
 		t.Error(diff)
+	}
+	if got := r.Rows[1]; got.Failed["ours"] != 1 || got.Ours != 20 {
+		t.Errorf("a row with a failure: %+v", got)
 	}
 	if last := r.Rows[len(rows)]; last.Better != "lower" {
 		t.Errorf("%s: %s is better", last.Name, last.Better)
@@ -65,7 +75,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back report
-	if err := json.Unmarshal(text, &back); err != nil || !cmp.Equal(back, r) {
+	if err := json.Unmarshal(text, &back); err != nil || !cmp.Equal(back, r, cmpopts.EquateEmpty()) {
 		t.Errorf("read back: %v %s", err, cmp.Diff(r, back))
 	}
 	var table bytes.Buffer
@@ -78,7 +88,7 @@ func TestReport(t *testing.T) {
 func TestScriptMeasuresEveryRow(t *testing.T) {
 	s := script(3)
 	for i, r := range rows {
-		if !strings.Contains(s, "step row"+string(rune('0'+i))+" row") {
+		if !strings.Contains(s, fmt.Sprintf("step row%d once%d\n", i, i)) {
 			t.Errorf("no step for %s", r.name)
 		}
 	}
