@@ -62,7 +62,7 @@ func (h *Handler) sendAck(i uint32, f *flow) {
 		h.sendSACK(i, f)
 		return
 	}
-	h.sendFlags(f, f.sndNxt, header.TCPAck)
+	h.sendFlags(f, bareSeq(f), header.TCPAck)
 }
 
 // keepEarly keeps the part of a segment that is within the window and not kept
@@ -170,7 +170,7 @@ func (h *Handler) sendSACK(i uint32, f *flow) bool {
 	n := h.putIP(h.scratch[:], &f.key, header.TCPLen+opts)
 	t := header.TCPFields{
 		SrcPort: f.key.RemotePort, DstPort: f.key.LocalPort,
-		Seq: f.sndNxt, Ack: f.ackSeq(), Flags: header.TCPAck, Window: h.windowField(f),
+		Seq: bareSeq(f), Ack: f.ackSeq(), Flags: header.TCPAck, Window: h.windowField(f),
 	}
 	o := h.scratch[n+header.PutTCP(h.scratch[n:], &t, opts):]
 	o[0], o[1], o[2], o[3] = 1, 1, 5, byte(2+8*len(blocks)) // two no-operations, SACK

@@ -17,7 +17,7 @@ func (h *Handler) closeIfDone(i uint32, f *flow) {
 		return
 	}
 	if f.lastAcked != f.hostTaken {
-		h.sendFlags(f, f.sndNxt, header.TCPAck) // the last: of the guest's FIN
+		h.sendFlags(f, bareSeq(f), header.TCPAck) // the last: of the guest's FIN
 	}
 	h.discardAll(f) // what is left in the queue would turn close into a reset
 	if f.has(finLast) || h.flows.live > h.cfg.MaxFlows/2 {

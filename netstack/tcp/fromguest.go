@@ -71,7 +71,7 @@ func (h *Handler) lateSegment(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 		h.release(i, f) // the guest has used the 4-tuple anew (RFC 6191)
 		h.noFlow(&k, fr, t)
 	case t.Seq() != f.rcvNxt || flags&header.TCPFin != 0 || fr.Packet.End != fr.Packet.Payload:
-		h.sendFlags(f, f.sndNxt, header.TCPAck) // ours was lost
+		h.sendFlags(f, bareSeq(f), header.TCPAck) // ours was lost
 	}
 }
 
@@ -107,7 +107,7 @@ func (h *Handler) handshake(i uint32, f *flow, fr *link.Frame, t header.TCP) {
 		f.clear(timing)
 		h.sendSyn(f, header.TCPSyn|header.TCPAck) // ours was lost
 	case flags&header.TCPSyn != 0:
-		h.sendFlags(f, f.sndNxt, header.TCPAck) // a challenge (RFC 5961 section 4.2)
+		h.sendFlags(f, bareSeq(f), header.TCPAck) // a challenge (RFC 5961 section 4.2)
 	case flags&header.TCPAck == 0:
 		h.Counters.Dropped++
 	case t.Ack() != f.sndNxt:
@@ -209,7 +209,7 @@ func (h *Handler) resetOrSyn(i uint32, f *flow, flags uint8, seq uint32) {
 			return
 		}
 	}
-	h.sendFlags(f, f.sndNxt, header.TCPAck) // a challenge
+	h.sendFlags(f, bareSeq(f), header.TCPAck) // a challenge
 }
 
 // ackFromGuest handles the acknowledgement and window of a segment. carries
@@ -218,7 +218,7 @@ func (h *Handler) resetOrSyn(i uint32, f *flow, flags uint8, seq uint32) {
 func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bool {
 	ack := t.Ack()
 	if before(f.sndMax, ack) {
-		h.sendFlags(f, f.sndNxt, header.TCPAck) // of what was never sent
+		h.sendFlags(f, bareSeq(f), header.TCPAck) // of what was never sent
 		return false
 	}
 	if before(ack, f.sndUna) {

@@ -71,6 +71,18 @@ func (h *Handler) offload(k *flowtable.Key, l4, l4Bytes, payloadBytes int) (head
 	}, h.scratch[:end]
 }
 
+// bareSeq is the sequence number of a segment of f without data or FIN: the next
+// to send, unless that lies beyond the guest's window, as it does after a probe of
+// a closed one and when the guest has taken a part of its window back. The guest
+// would drop the segment, and the acknowledgement with it (RFC 9293 section
+// 3.10.7.4, first check).
+func bareSeq(f *flow) uint32 {
+	if edge := f.sndUna + f.sndWnd; f.state == established && before(edge, f.sndNxt) {
+		return edge
+	}
+	return f.sndNxt
+}
+
 // sendFlags sends a segment of f without data. It reports false when it was
 // lost for want of a ring.
 func (h *Handler) sendFlags(f *flow, seq uint32, flags uint8) bool {

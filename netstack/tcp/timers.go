@@ -157,7 +157,7 @@ func (h *Handler) fire(i uint32) {
 	}
 	now := h.now()
 	if f.has(ackLater) && atOrAfter(now, f.ackAtMs) && f.state == established {
-		h.sendFlags(f, f.sndNxt, header.TCPAck)
+		h.sendFlags(f, bareSeq(f), header.TCPAck)
 	}
 	if f.has(rtoArmed) && atOrAfter(now, f.rtoAtMs) {
 		f.clear(rtoArmed)

@@ -304,3 +304,31 @@ func TestWithoutPeekOffset(t *testing.T) {
 		`},
 	})
 }
+
+// TestAcksStayInTheWindow: a segment that begins beyond the guest's window is
+// dropped by it with the acknowledgement that it carries (RFC 9293 section
+// 3.10.7.4, first check), so that the guest's own data would stall while its window
+// is shut.
+func TestAcksStayInTheWindow(t *testing.T) {
+	runAll(t, []scenario{
+		{"after a probe", setup{}, `
+			guest opens mss 1000
+			guest > . 1 ack 1 win 0
+			host writes 1000
+			backend silent
+			+300ms
+			backend < . 1:2
+			guest > . 1:2001 ack 1 win 0
+			backend < . 1 ack 2001
+			host reads 2000
+		`},
+		{"after the guest has shut its window on what was sent", setup{}, `
+			guest opens mss 1000
+			host writes 3000
+			backend < data 1:3001
+			guest > . 1:2001 ack 1001 win 0
+			backend < . 1001 ack 2001
+			host reads 2000
+		`},
+	})
+}
