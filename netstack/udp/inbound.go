@@ -171,6 +171,11 @@ func (h *Handler) inboundKey(l *listener, peer *hostsock.Endpoint) (k flowtable.
 		return k, false
 	}
 	remote, why := h.cfg.Map.ToGuest(&peer.Addr, &local)
+	if own := h.cfg.Link.GuestLinkLocal; l.Target == (header.Addr{}) && remote.IsLinkLocal() && !remote.Is4() && own != (header.Addr{}) {
+		// A server that is bound to no address answers from this one, whatever
+		// it was asked at (RFC 6724 section 5, rule 2).
+		local = own
+	}
 	k = flowtable.Key{
 		Local: local, Remote: remote,
 		LocalPort: l.Port, RemotePort: peer.Port, Proto: header.ProtoUDP,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 )
@@ -146,4 +147,34 @@ func pick(cond bool, a, b header.Addr) header.Addr {
 		return a
 	}
 	return b
+}
+
+// TestInboundFromOurLinkLocal: a peer that is shown under our link-local address
+// writes to the guest's link-local one, since that is where a server that is bound
+// to no address answers from (RFC 6724 section 5, rule 2).
+func TestInboundFromOurLinkLocal(t *testing.T) {
+	own := addr("fe80::1")
+	m, err := addrmap.New(addrmap.Config{Own: addrmap.Pair{V6: own.Netip()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{true, false} {
+		x := newWorld(t, func(c *Config) { c.Map = m })
+		client := newHost(t, true)
+		want := guest6
+		if known {
+			want = addr("fe80::99")
+			x.link.GuestLinkLocal = want
+		}
+		port := x.listen(t, hostsock.Endpoint{Addr: addr("::1")}, true, false, 7000)
+		client.write([]byte("hello"), addrPort("::1", port))
+		d := x.receive()
+		if d.Src != own || d.Dst != want {
+			t.Errorf("known %v: guest got %v > %v, want %v > %v", known, d.Src, d.Dst, own, want)
+		}
+		x.send(want, d.Src, 7000, d.SrcPort, []byte("answer"))
+		if got, _ := client.read(); string(got) != "answer" {
+			t.Errorf("known %v: client got %q", known, got)
+		}
+	}
 }

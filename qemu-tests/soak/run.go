@@ -19,10 +19,6 @@ type door struct {
 	address string
 }
 
-// onlyTCP is the door through which no datagrams go. The guest sees its gateway's link-local address behind it, and a server
-// that is not bound to an address answers that from its own link-local one.
-var onlyTCP = net.JoinHostPort("::1", strconv.Itoa(traffic.Port))
-
 func (s *soak) doors() []door {
 	port := strconv.Itoa(traffic.Port)
 	var doors []door
@@ -51,9 +47,6 @@ func (s *soak) traffic(ctx context.Context, r *Result) error {
 	var servers []traffic.Dial
 	for _, d := range s.doors() {
 		servers = append(servers, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, "tcp") })
-		if d.address == onlyTCP {
-			continue
-		}
 		for range echoers {
 			conn, err := d.dial(ctx, "udp")
 			if err != nil {
