@@ -2,7 +2,6 @@ package netstack
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -131,12 +130,10 @@ func (w *Worker) Park(f func()) {
 	w.resume <- struct{}{}
 }
 
-// run is the worker's goroutine. It has a thread of its own: epoll, sockets and
-// guest memory stay in that core's caches, and no other goroutine's work delays
-// a frame.
+// run is the worker's goroutine. It is not locked to a thread: while events come
+// it stays on one anyway (see package poller), and when it rests it does so
+// without one.
 func (w *Worker) run() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	// A frontend can shrink the file behind guest memory at any time. Touching
 	// it then is a fault that must not end the process.
 	debug.SetPanicOnFault(true)

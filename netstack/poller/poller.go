@@ -24,22 +24,23 @@ const (
 
 const maxEvents = 256
 
-// Poller waits for readiness. All but Wake belongs to one goroutine.
+// Poller waits for readiness. All but Wake belongs to one goroutine, which need
+// not be locked to a thread, and better is not: each park would cost a change of
+// threads.
 type Poller struct {
 	epollFd int
 	wakeFd  int
 	events  [maxEvents]unix.EpollEvent
-	// idle says that nothing came for a while: the next Wait tells the Go
-	// scheduler that it blocks.
-	idle bool
+	// idle says that nothing came for a while: the next Wait parks.
+	idle    bool
+	parking parking
 }
 
 // busyMs is how long a Wait after an event blocks in a raw system call, which the
-// Go scheduler does not know of. Telling it costs more than the wait itself: its
-// monitor thread wakes up, takes the processor away and gives it back, half a
-// dozen system calls for each event. Not telling it keeps one processor from
-// other goroutines, so it is done only while events come in quick succession.
-// (A garbage collection that has to stop the world interrupts the call.)
+// Go scheduler does not know of: an event is then one call, and no other thread
+// is woken for it. It keeps one processor from other goroutines, so it is done
+// only while events come in quick succession. (A garbage collection that has to
+// stop the world interrupts the call.)
 const busyMs = 5
 
 // wakeToken marks the poller's own wake-up descriptor.
@@ -60,11 +61,16 @@ func New() (*Poller, error) {
 		p.Close()
 		return nil, err
 	}
+	if err := p.openParking(); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return p, nil
 }
 
 // Close closes the poller's own descriptors.
 func (p *Poller) Close() {
+	p.closeParking()
 	for _, fd := range []int{p.epollFd, p.wakeFd} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
@@ -117,10 +123,7 @@ func (p *Poller) Wait(timeoutMs int) int {
 			timeoutMs -= busyMs
 		}
 	}
-	n, err := unix.EpollWait(p.epollFd, p.events[:], timeoutMs)
-	if err != nil {
-		return 0 // EINTR
-	}
+	n := p.park(timeoutMs)
 	p.idle = n == 0
 	return n
 }

@@ -30,3 +30,20 @@ func (p *Poller) waitRaw(timeoutMs int) (int, unix.Errno) {
 	}
 	return int(n), 0
 }
+
+// gateCtl registers the epoll descriptor in the gate, or changes what is wanted.
+func (p *Poller) gateCtl(op int, want uint32) error {
+	e := unix.EpollEvent{Events: want}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.parking.gate), uintptr(op), uintptr(p.epollFd),
+		uintptr(unsafe.Pointer(&e)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// emptyGate takes what is listed in the gate.
+func (p *Poller) emptyGate() {
+	var e unix.EpollEvent
+	_, _, _ = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.parking.gate), uintptr(unsafe.Pointer(&e)), 1, 0, 0, 0)
+}
