@@ -87,6 +87,9 @@ func tree(t *testing.T) []file {
 			}
 			return nil
 		}
+		if rel == ".git" { // a file in a work tree of git's
+			return nil
+		}
 		if strings.Contains("/"+filepath.ToSlash(rel), "/testdata/") && filepath.Ext(rel) != ".txtar" {
 			return nil
 		}
