@@ -132,3 +132,5 @@ func (r *packedRing) pending() int {
 	r.look()
 	return int(r.ahead.chains)
 }
+
+func (r *packedRing) known() int { return int(r.ahead.chains) }

@@ -88,6 +88,11 @@ func (q *Queue) ArmKicks() (more bool) { return q.ring.armKicks() }
 // are counted. It is 0 on a broken ring.
 func (q *Queue) Pending() int { return q.ring.pending() }
 
+// Known returns how many of them the last look found, without looking anew: what
+// the driver has added since is not among them. A Take that finds nothing has
+// looked.
+func (q *Queue) Known() int { return q.ring.known() }
+
 // Outstanding returns the number of chains taken and neither returned nor given
 // back.
 func (q *Queue) Outstanding() int { return q.core().outstanding }

@@ -259,6 +259,13 @@ func (r *splitRing) pending() int {
 	return int(r.seen - r.next)
 }
 
+func (r *splitRing) known() int {
+	if r.packed != nil {
+		return r.packed.known()
+	}
+	return int(r.seen - r.next)
+}
+
 func (r *splitRing) state() uint32 {
 	if r.packed != nil {
 		return r.packed.state()

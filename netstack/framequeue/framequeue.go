@@ -49,8 +49,10 @@ type Ring interface {
 	SuppressKicks()
 	// ArmKicks asks for a kick when the driver adds a buffer.
 	ArmKicks() (more bool)
-	// Pending counts the buffers that could be taken now.
+	// Pending looks how many buffers could be taken now.
 	Pending() int
+	// Known is Pending as of the last look, which a Take that found nothing was.
+	Known() int
 }
 
 // Caller tells the driver to look at its ring. It never blocks.
@@ -231,8 +233,9 @@ func (q *Queue) fit(need, least int) (f openFrame, ok bool) {
 	}
 }
 
-// WaitForMore makes the queue starve though there are buffers: they are too few
-// for what the caller has to place. It must not be called while frames are open.
+// WaitForMore makes the queue starve though there are buffers: Begin found too
+// few for what the caller has to place. It must not be called while frames are
+// open.
 func (q *Queue) WaitForMore() {
 	if q.Attached() && q.err == nil {
 		q.starve()
@@ -277,7 +280,9 @@ func (q *Queue) starve() {
 		q.Counters.Starved++
 	}
 	q.starved = true
-	q.seen = q.ring.Pending()
+	// Not Pending: the driver may have added buffers since Take found too few,
+	// and must not be believed to have added none.
+	q.seen = q.ring.Known()
 }
 
 // Payload returns where the payload of all open frames goes, in their order.

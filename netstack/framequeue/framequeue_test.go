@@ -82,6 +82,10 @@ func TestFlushesAreBounded(t *testing.T) {
 func TestWaitForMore(t *testing.T) {
 	r := newRig(t, 16, true, true)
 	r.giveN(2, 1<<16)
+	if r.q.Begin(54, 1<<18) == 0 {
+		t.Fatal("no room")
+	}
+	r.q.Cancel()
 	r.q.WaitForMore()
 	if !r.q.Starved() || r.q.Arm() {
 		t.Error("the queue does not wait")
@@ -479,5 +483,51 @@ func TestNoAllocations(t *testing.T) {
 		empty.q.Arm()
 	}); n != 0 {
 		t.Errorf("%v allocations while the ring is empty, want 0", n)
+	}
+}
+
+// lateDriver adds a buffer right after the device found too few of them, as a
+// driver on another processor may.
+type lateDriver struct {
+	Ring
+	add func()
+}
+
+func (l *lateDriver) Take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
+	vecs, token, err := l.Ring.Take(dst)
+	if err != nil && l.add != nil {
+		l.add()
+		l.add = nil
+	}
+	return vecs, token, err
+}
+
+// TestBufferAddedWhileStarving: a buffer that comes between the look that found
+// too few and the request for a kick is not slept over.
+func TestBufferAddedWhileStarving(t *testing.T) {
+	for _, eventIdx := range []bool{false, true} {
+		for name, starve := range map[string]func(q *Queue){
+			"push":  func(q *Queue) { q.Push(header.Vnet{}, make([]byte, 1500)) },
+			"begin": func(q *Queue) { q.Begin(54, 1400) },
+			"more": func(q *Queue) {
+				if q.Begin(54, 1400) > 0 {
+					q.Cancel()
+				}
+				q.WaitForMore()
+			},
+		} {
+			for _, had := range []int{0, 1} {
+				r := newRig(t, 16, eventIdx, true)
+				for range had {
+					r.give(40) // holds not even the headers
+				}
+				r.q.Attach(&lateDriver{r.dev, func() { r.give(2048) }}, r, Format{Mergeable: true})
+				r.q.Refill()
+				starve(r.q)
+				if !r.q.Starved() || !r.q.Arm() {
+					t.Errorf("%s, event index %v, %d buffers before: the buffer was overlooked", name, eventIdx, had)
+				}
+			}
+		}
 	}
 }

@@ -115,6 +115,9 @@ func (g *Guest) ArmKicks() bool {
 // Pending implements framequeue.Ring.
 func (g *Guest) Pending() int { return len(g.buffers) - g.next }
 
+// Known implements framequeue.Ring.
+func (g *Guest) Known() int { return g.Pending() }
+
 // Call implements framequeue.Caller.
 func (g *Guest) Call() { g.Calls++ }
 
