@@ -16,6 +16,8 @@ require (
 	golang.org/x/time v0.16.0
 )
 
+require github.com/gopacket/gopacket v1.7.7
+
 require (
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/josharian/native v1.1.0 // indirect

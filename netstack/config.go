@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 )
@@ -42,6 +43,9 @@ type Config struct {
 	TxBatchFrames, FlushFrames int
 
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+
+	// Capture, if not nil, gets a copy of each frame.
+	Capture *capture.Capture
 
 	// PingForbidden, if not nil, is called once when the host refuses a ping
 	// socket, on a worker's thread; it must not block.

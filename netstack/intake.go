@@ -34,6 +34,7 @@ func (w *Worker) frameFromGuest(vecs []iov.Vec) {
 	w.counters.FramesFromGuest++
 	total := iov.Len(vecs)
 	w.counters.BytesFromGuest += uint64(total)
+	w.tap.FrameFromGuest(vecs, total)
 	if total < header.VnetLen+header.EthLen {
 		w.counters.Dropped[header.TooShort]++
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
@@ -33,6 +34,7 @@ type Worker struct {
 	poll  *poller.Poller
 	queue *framequeue.Queue
 	amap  *addrmap.Map
+	tap   *capture.Tap // nil: nobody captures
 	base  time.Time
 
 	services services
@@ -81,6 +83,10 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 		return nil, err
 	}
 	w.queue = framequeue.New()
+	if cfg.Capture != nil {
+		w.tap = cfg.Capture.Tap()
+		w.queue.SetTap(w.tap)
+	}
 	if cfg.FlushFrames > 0 {
 		w.queue.SetFlushFrames(cfg.FlushFrames)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack"
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/guestmem"
@@ -335,5 +337,36 @@ func TestUnknownFrames(t *testing.T) {
 	c := r.worker.Snapshot().Counters
 	if c.FramesFromGuest != 6 || c.NotForUs != 1 || c.NotServed == 0 || c.Dropped[header.TooShort] == 0 {
 		t.Errorf("counters: %+v", c)
+	}
+}
+
+// TestCapture: both directions are in the file, and the guest gets what it gets
+// without a capture.
+func TestCapture(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pcapng")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig()
+	if cfg.Capture, err = capture.New(capture.Config{File: f, Interface: "guest", SnapBytes: capture.MaxSnapBytes}); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, cfg, 0, heap())
+	r.fill(8)
+	r.send(askGateway())
+	answer := bytes.Clone(r.expect("answer about the gateway", isGateway))
+	if err := cfg.Capture.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.send(askGateway())
+	r.expect("answer after the capture", isGateway)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answered := bytes.Index(text, askGateway()), bytes.Index(text, answer)
+	if asked < 0 || answered < asked {
+		t.Errorf("the question is at %d, the answer at %d", asked, answered)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 )
 
@@ -38,6 +39,7 @@ func TestNetworkConfigForgetsNothing(t *testing.T) {
 	p.IPv6.HostRoute = false // the stack's field says the opposite
 	cfg := networkConfig(p)
 	cfg.PingForbidden = func(error) {}          // set where the log is
+	cfg.Capture = &capture.Capture{}            // and where the file is opened
 	cfg.TxBatchFrames, cfg.FlushFrames = 64, 64 // only benchmarks set them
 	requireFilled(t, "config", reflect.ValueOf(cfg))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/pidfile"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/vhostuser"
 )
 
@@ -24,6 +25,8 @@ type job struct {
 	plan   plan.Plan
 	source vhostuser.Source // of frontends; closed by the caller
 	log    *logging.Log
+	// capture is nil if there is none.
+	capture *capture.Capture
 	// ready is called once everything is open, the forwarded ports
 	// included: it shows the start-up screen and writes the pid file.
 	ready func() error
@@ -88,12 +91,19 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, serv
 		}
 		return nil
 	}
-	err = serve(ctx, job{opts: opts, plan: p, source: end, log: log, ready: ready})
+	dump, err := openCapture(opts, log)
+	if err != nil {
+		return err
+	}
+	err = serve(ctx, job{opts: opts, plan: p, source: end, log: log, capture: dump, ready: ready})
 	if ctx.Err() != nil {
 		log.Info("stopping", "cause", context.Cause(ctx))
 		if errors.Is(err, ctx.Err()) {
 			err = nil
 		}
+	}
+	if cerr := dump.Close(); cerr != nil {
+		log.Warn("the capture is not whole", "file", opts.PcapFile, "error", cerr)
 	}
 	return err
 }

@@ -24,6 +24,7 @@ func serve(ctx context.Context, j job) error {
 	}
 	d.broken = server.RingBroken
 	cfg := networkConfig(j.plan)
+	cfg.Capture = j.capture
 	cfg.PingForbidden = func(err error) {
 		d.log.Warn("the host forbids ping, so the guest's stays unanswered; see net.ipv4.ping_group_range", "error", err)
 	}

@@ -58,6 +58,12 @@ type Ring interface {
 // Caller tells the driver to look at its ring. It never blocks.
 type Caller interface{ Call() }
 
+// Tap sees each frame that goes on the ring: the first totalBytes of vecs, vnet
+// header in front. The vectors are guest memory, valid during the call.
+type Tap interface {
+	FrameToGuest(vecs []iov.Vec, totalBytes int)
+}
+
 // Format is how the driver and we agreed to lay out frames.
 type Format struct {
 	// Mergeable says that a frame may span buffers (VIRTIO_NET_F_MRG_RXBUF).
@@ -95,6 +101,7 @@ type Queue struct {
 	ring    Ring
 	caller  Caller
 	format  Format
+	tap     Tap
 	enabled bool
 	starved bool
 	seen    int // buffers that were there, but too few, when it starved
@@ -313,6 +320,9 @@ func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
 	v.Put(q.head[:])
 	n := header.VnetLen + copy(q.head[header.VnetLen:], hdr)
 	iov.CopyIn(q.vecs[:f.vecs], 0, q.head[:n])
+	if q.tap != nil {
+		q.tap.FrameToGuest(q.vecs[:f.vecs], n+payloadBytes)
+	}
 	q.frameDone()
 
 	if used < f.buffers || payloadBytes < f.room {
@@ -381,6 +391,9 @@ func (q *Queue) place(v header.Vnet, frame []byte) (placed, wait bool) {
 	v.Put(q.head[:])
 	iov.CopyIn(vecs, 0, q.head[:header.VnetLen])
 	iov.CopyIn(vecs, header.VnetLen, frame)
+	if q.tap != nil {
+		q.tap.FrameToGuest(vecs, need)
+	}
 	left := need
 	for _, b := range q.buffers[len(q.buffers)-f.buffers:] {
 		n := min(left, int(b.bytes))
@@ -400,6 +413,9 @@ const DefaultFlushFrames = 64
 
 // SetFlushFrames changes that. A flush also comes at the end of each turn.
 func (q *Queue) SetFlushFrames(n int) { q.flushFrames = n }
+
+// SetTap shows all frames to t from now on.
+func (q *Queue) SetTap(t Tap) { q.tap = t }
 
 // frameDone notes a frame that is ready for the driver.
 func (q *Queue) frameDone() {

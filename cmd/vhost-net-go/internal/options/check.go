@@ -20,6 +20,11 @@ func (o *Options) check(fs *pflag.FlagSet) error {
 	if fs.Changed("log-size") && o.LogFile == "" {
 		return errors.New("--log-size: needs --log-file, whose size it limits")
 	}
+	for _, name := range []string{"pcap-snaplen", "pcap-size"} {
+		if fs.Changed(name) && o.PcapFile == "" {
+			return fmt.Errorf("--%s: needs --pcap, whose file it concerns", name)
+		}
+	}
 	if o.Addr4.IsValid() && o.Addr4 == o.Gateway4 || o.Addr6.IsValid() && o.Addr6 == o.Gateway6 {
 		return errors.New("-g, --gateway: the gateway cannot have the address that --address gives to the guest")
 	}

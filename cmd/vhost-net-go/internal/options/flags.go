@@ -3,6 +3,7 @@ package options
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 )
 
@@ -49,6 +50,9 @@ func addProcessFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "log-file", "l", "`FILE` to log to instead of standard error", setPath(&o.LogFile))
 	valueP(fs, "log-size", "", "`BYTES` a log file may hold; the oldest lines go (default 1048576)", setInt64(&o.LogBytes, MinLogBytes, 1<<31-1))
 	valueP(fs, "pid", "P", "`FILE` for the process id", setPath(&o.PidFile))
+	valueP(fs, "pcap", "p", "`FILE` for a capture of the guest's link, in pcapng", setPath(&o.PcapFile))
+	valueP(fs, "pcap-snaplen", "", "`BYTES` of each frame to keep in it (default: all)", setInt(&o.PcapSnapBytes, MinPcapSnapBytes, capture.MaxSnapBytes, "bytes"))
+	valueP(fs, "pcap-size", "", "`BYTES` it may hold; it ends there (default: no limit)", setInt64(&o.PcapBytes, MinPcapBytes, 1<<50))
 }
 
 func addSocketFlags(fs *pflag.FlagSet, o *Options) {

@@ -24,6 +24,10 @@ const (
 	// --log-size is absent.
 	MinLogBytes     = 40960
 	DefaultLogBytes = 1 << 20
+	// MinPcapSnapBytes and MinPcapBytes are the smallest captures: an Ethernet
+	// header of each frame, and a file with at least one frame.
+	MinPcapSnapBytes = 14
+	MinPcapBytes     = 1 << 20
 	// MaxDNSPerFamily and MaxSearch bound what is announced to the guest.
 	MaxDNSPerFamily = 3
 	MaxSearch       = 6
@@ -70,6 +74,11 @@ type Options struct {
 	// LogBytes is the log file's size limit.
 	LogBytes int64
 	Level    Level
+	// PcapFile is the path of a capture, "" for none; PcapSnapBytes of each frame
+	// are kept, and the file ends at PcapBytes (0: it does not).
+	PcapFile      string
+	PcapSnapBytes int
+	PcapBytes     int64
 
 	// Forwards holds the rules of -t and -u in the order given.
 	Forwards []forward.Rule

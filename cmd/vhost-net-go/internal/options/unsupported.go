@@ -24,7 +24,6 @@ func unsupportedOptions() []unsupported {
 	return []unsupported{
 		{"runas", "", true, errNotBuilt},
 		{"stats", "", true, errNotBuilt},
-		{"pcap", "p", true, errNotBuilt},
 		{"conf-path", "c", true, errNotBuilt},
 		{"repair-path", "", true, errNotBuilt},
 		{"outbound-if4", "", true, errNotBuilt},
