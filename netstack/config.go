@@ -25,6 +25,10 @@ type Config struct {
 	DNS      []netip.Addr
 	Search   []string
 	Hostname string
+	// FQDN is the guest's full name; empty: none is given. Boot is what a guest
+	// that boots from the network is told.
+	FQDN string
+	Boot Boot
 	// DNSForward redirects resolvers; see addrmap.Config.
 	DNSForward []addrmap.Forward
 
@@ -42,7 +46,7 @@ type Config struct {
 	// were measured (docs/performance.md).
 	TxBatchFrames, FlushFrames int
 
-	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 
 	// Capture, if not nil, gets a copy of each frame.
 	Capture *capture.Capture
@@ -68,11 +72,21 @@ type IPv4 struct {
 type IPv6 struct {
 	Enabled bool
 	Guest   netip.Addr
+	// Lease is the address that the guest gets if it asks for one by DHCPv6;
+	// invalid: Guest, if there is one.
+	Lease   netip.Addr
 	Prefix  netip.Prefix
 	Gateway netip.Addr
 	// NoDefault keeps the guest from using us as its default router: the host
 	// has no IPv6 route to anywhere.
 	NoDefault bool
+}
+
+// Boot names what a guest boots from the network. An URL as File is given to
+// DHCPv6 clients too.
+type Boot struct {
+	File   string
+	Server netip.Addr // IPv4, where File is, unless it is an URL; invalid: us
 }
 
 // Rx is the ring on which the guest receives, with its descriptors.

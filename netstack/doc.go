@@ -24,7 +24,7 @@
 //	framequeue  the one ordered queue towards the guest
 //	link        what protocols share; the contract between worker and protocol
 //	tcp udp icmp reassembly
-//	arp ndp dhcp4 searchlist   the services a guest expects on its link
+//	arp ndp dhcp4 dhcp6 searchlist   the services a guest expects on its link
 //	addrmap forward            addresses between both sides; forwarded ports
 //	flowtable timerwheel       data structures
 //	hostsock poller            system calls

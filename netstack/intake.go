@@ -25,9 +25,13 @@ func (in *intake) init() {
 
 // The ports of DHCP (RFC 2131 section 4.1).
 const (
-	dhcpServerPort = 67
-	dhcpClientPort = 68
+	dhcpServerPort  = 67
+	dhcpClientPort  = 68
+	dhcp6ServerPort = 547 // RFC 8415 section 7.2
 )
+
+// dhcp6Servers is All_DHCP_Relay_Agents_and_Servers (RFC 8415 section 7.1).
+var dhcp6Servers = header.Addr{0: 0xff, 1: 0x02, 13: 1, 15: 2}
 
 // frameFromGuest handles one frame; vecs is all of it, vnet header in front.
 func (w *Worker) frameFromGuest(vecs []iov.Vec) {
@@ -85,15 +89,25 @@ func (w *Worker) packet(fr *link.Frame) {
 		w.protos.tcp.FromGuest(fr)
 	case p.Proto == header.ProtoUDP && p.DstPort == dhcpServerPort && p.SrcPort == dhcpClientPort && !p.V6:
 		w.serve(fr, w.services.dhcp)
+	case p.Proto == header.ProtoUDP && p.DstPort == dhcp6ServerPort && w.forDHCP6(p):
+		w.serve(fr, w.services.dhcp6)
+		w.services.leased()
 	case p.Proto == header.ProtoUDP:
 		w.protos.udpFromGuest(w, fr)
 	case p.Proto == header.ProtoICMPv6 && isNeighbourDiscovery(fr):
 		w.serve(fr, w.services.ndp)
+		w.services.learnProbe(&w.link)
 	case p.Proto == header.ProtoICMP || p.Proto == header.ProtoICMPv6:
 		w.protos.icmpFromGuest(w, fr)
 	default:
 		w.counters.NotServed++
 	}
+}
+
+// forDHCP6 reports whether a DHCPv6 message is for the server on this link, and
+// not one of a relay in the guest to a server elsewhere.
+func (w *Worker) forDHCP6(p *header.Packet) bool {
+	return p.V6 && (p.Dst == dhcp6Servers || p.Dst == w.link.OurLinkLocal)
 }
 
 // isNeighbourDiscovery tells the messages of RFC 4861 from other ICMPv6.

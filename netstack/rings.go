@@ -114,7 +114,10 @@ func (w *Worker) EnableRx(on bool) {
 
 // ForgetGuest is called when the driver is gone: the next one may be another
 // guest. Parked.
-func (w *Worker) ForgetGuest() { w.link.GuestMAC = header.Broadcast }
+func (w *Worker) ForgetGuest() {
+	w.link.GuestMAC = header.Broadcast
+	w.services.heard6 = false
+}
 
 // drainTx takes what the guest transmitted, up to a turn's share.
 func (w *Worker) drainTx() {

@@ -8,6 +8,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/arp"
 	"github.com/vhost-net-go/vhost-net-go/netstack/dhcp4"
+	"github.com/vhost-net-go/vhost-net-go/netstack/dhcp6"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
@@ -20,9 +21,10 @@ type services struct {
 	noV4, noV6, noRA bool
 	// Typed nil pointers must not become non-nil responders, so each is set
 	// only where there is one.
-	arp, ndp, dhcp responder
-	arpServer      *arp.Responder
-	ndpServer      *ndp.Responder
+	arp, ndp, dhcp, dhcp6 responder
+	arpServer             *arp.Responder
+	ndpServer             *ndp.Responder
+	dhcp6Server           *dhcp6.Server
 
 	scratch   []byte
 	searchMs  int64 // when to ask for the guest next; -1: not
@@ -30,6 +32,8 @@ type services struct {
 	raMs      int64 // when to advertise next; -1: not
 	raInitial int
 	prefix    netip.Prefix
+	lease6    netip.Addr // what DHCPv6 gives
+	heard6    bool       // the guest has sent from a global IPv6 address
 }
 
 // How often the guest is searched for after its ring appeared: often at first,
@@ -65,6 +69,13 @@ func (s *services) init(cfg Config, l *link.Link) error {
 			return fmt.Errorf("neighbour discovery: %w", err)
 		}
 		s.ndp, s.ndpServer = n, n
+	}
+	if cfg.IPv6.Enabled && !cfg.NoDHCP6 {
+		d, err := dhcp6.New(cfg.dhcp6(l))
+		if err != nil {
+			return fmt.Errorf("DHCPv6: %w", err)
+		}
+		s.dhcp6, s.dhcp6Server, s.lease6 = d, d, cfg.IPv6.lease()
 	}
 	return nil
 }
@@ -186,7 +197,7 @@ func (c Config) mapping() addrmap.Config {
 		m.Own.V4, m.Guest.V4 = c.IPv4.Gateway, c.IPv4.Guest
 	}
 	if c.IPv6.Enabled {
-		m.Own.V6, m.Guest.V6 = c.routerAddr(), c.IPv6.Guest
+		m.Own.V6, m.Guest.V6 = c.routerAddr(), c.IPv6.lease()
 	}
 	return m
 }
@@ -196,6 +207,7 @@ func (c Config) dhcp4() dhcp4.Config {
 		MAC: c.GatewayMAC, Server: c.IPv4.Gateway, Router: c.IPv4.Gateway,
 		Addr: netip.PrefixFrom(c.IPv4.Guest, c.IPv4.PrefixLen),
 		DNS:  c.DNS, Search: c.Search, Hostname: c.Hostname,
+		FQDN: c.FQDN, Boot: dhcp4.Boot(c.Boot),
 	}
 	if c.AnnounceMTU {
 		d.MTU = uint16(c.MTU)
@@ -209,6 +221,9 @@ func (c Config) ndp(l *link.Link) ndp.Config {
 		Guest: c.IPv6.Guest, Prefix: c.IPv6.Prefix,
 		DNS: c.DNS, Search: c.Search, NoRA: c.NoRA, NotDefault: c.IPv6.NoDefault,
 	}
+	// A guest that asks for an address gets the other settings with it.
+	n.Managed = !c.NoDHCP6 && c.IPv6.lease().IsValid()
+	n.Other = !c.NoDHCP6 && !n.Managed
 	if c.AnnounceMTU && c.MTU >= 1280 {
 		n.MTU = uint32(c.MTU)
 	}

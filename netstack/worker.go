@@ -250,9 +250,13 @@ func (w *Worker) learnAddr(p *header.Packet) {
 		}
 	case src.IsLinkLocal():
 		w.link.GuestLinkLocal = *src
-	case *src != w.link.Guest6 && !src.IsMartian() && !src.IsMulticast():
-		first := w.link.Guest6 == header.Addr{}
-		w.link.Guest6 = *src
-		w.appeared = w.appeared || first
+	case src.IsMartian() || src.IsMulticast():
+	default:
+		w.services.heard6 = true
+		if *src != w.link.Guest6 {
+			first := w.link.Guest6 == header.Addr{}
+			w.link.Guest6 = *src
+			w.appeared = w.appeared || first
+		}
 	}
 }

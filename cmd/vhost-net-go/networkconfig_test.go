@@ -18,16 +18,17 @@ func fullPlan() plan.Plan {
 		GatewayMAC: [6]byte{2, 0, 0, 0, 0, 1}, MTU: 1500, AnnounceMTU: true,
 		IPv4: plan.IPv4{Enabled: true, Guest: ip("192.0.2.5"), Gateway: ip("192.0.2.1"), PrefixLen: 24, OffLink: true, OwnGateway: true},
 		IPv6: plan.IPv6{
-			Enabled: true, Guest: ip("2001:db8::5"), Prefix: netip.MustParsePrefix("2001:db8::/64"),
+			Enabled: true, Guest: ip("2001:db8::5"), Lease: ip("2001:db8::6"), Prefix: netip.MustParsePrefix("2001:db8::/64"),
 			Gateway: ip("fe80::1"), HostRoute: true,
 		},
-		DNS: []netip.Addr{ip("192.0.2.53")}, Search: []string{"a.example"}, Hostname: "vm",
+		DNS: []netip.Addr{ip("192.0.2.53")}, Search: []string{"a.example"}, Hostname: "vm", FQDN: "vm.a.example",
+		BootFile: "http://boot.example/x", BootServer: ip("192.0.2.7"),
 		DNSForward4: ip("192.0.2.1"), DNSHost4: ip("127.0.0.53"),
 		DNSForward6: ip("fe80::1"), DNSHost6: ip("::1"),
 		MapHostLoopback4: ip("192.0.2.9"), MapHostLoopback6: ip("2001:db8::9"),
 		Outbound4: ip("192.0.2.5"), Outbound6: ip("2001:db8::5"),
 		Forwards: []forward.Rule{{Proto: forward.TCP, FirstPort: 22, LastPort: 22, TargetFirstPort: 22}},
-		NoTCP:    true, NoUDP: true, NoICMP: true, NoDHCP: true, NoNDP: true, NoRA: true,
+		NoTCP:    true, NoUDP: true, NoICMP: true, NoDHCP: true, NoDHCP6: true, NoNDP: true, NoRA: true,
 	}
 }
 

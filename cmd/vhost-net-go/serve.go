@@ -52,15 +52,16 @@ func networkConfig(p plan.Plan) netstack.Config {
 			Gateway: p.IPv4.Gateway, PrefixLen: p.IPv4.PrefixLen, OwnGateway: p.IPv4.OwnGateway,
 		},
 		IPv6: netstack.IPv6{
-			Enabled: p.IPv6.Enabled, Guest: p.IPv6.Guest,
+			Enabled: p.IPv6.Enabled, Guest: p.IPv6.Guest, Lease: p.IPv6.Lease,
 			Prefix: p.IPv6.Prefix, Gateway: p.IPv6.Gateway, NoDefault: !p.IPv6.HostRoute,
 		},
-		DNS: p.DNS, Search: p.Search, Hostname: p.Hostname,
+		DNS: p.DNS, Search: p.Search, Hostname: p.Hostname, FQDN: p.FQDN,
+		Boot:            netstack.Boot{File: p.BootFile, Server: p.BootServer},
 		MapHostLoopback: addrmap.Pair{V4: p.MapHostLoopback4, V6: p.MapHostLoopback6},
 		Outbound4:       p.Outbound4, Outbound6: p.Outbound6,
 		Forwards: p.Forwards,
 		NoTCP:    p.NoTCP, NoUDP: p.NoUDP, NoICMP: p.NoICMP,
-		NoDHCP: p.NoDHCP, NoNDP: p.NoNDP, NoRA: p.NoRA,
+		NoDHCP: p.NoDHCP, NoDHCP6: p.NoDHCP6, NoNDP: p.NoNDP, NoRA: p.NoRA,
 	}
 	for _, f := range [][2]netip.Addr{{p.DNSForward4, p.DNSHost4}, {p.DNSForward6, p.DNSHost6}} {
 		if f[0].IsValid() && f[1].IsValid() {

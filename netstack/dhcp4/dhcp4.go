@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/searchlist"
 )
 
 // DefaultLease is the lease time if Config gives none. Clients renew after half
@@ -43,7 +44,17 @@ type Config struct {
 	Search   []string      // search domains; cut if too long
 	Hostname string        // option 12, at most 255 bytes; empty: not sent
 	MTU      uint16        // bytes, at least 68; 0: not sent
+	FQDN     string        // the guest's full name, option 81; empty: not sent
+	Boot     Boot          // for guests that boot from the network
 	Lease    time.Duration // a minute to InfiniteLease, whole seconds; 0: DefaultLease
+}
+
+// Boot is what a guest that boots from the network is told: the fields 'file'
+// and 'siaddr' for all, options 66 and 67 for those that ask, and the class of
+// an HTTP boot client (UEFI 2.5 section 23.7.2.3.3) if File is an URL.
+type Boot struct {
+	File   string     // name or URL, at most 127 bytes; empty: nothing is told
+	Server netip.Addr // where it is; zero: the server itself
 }
 
 // Counters count messages since New.
@@ -66,6 +77,8 @@ type Server struct {
 	lease    []byte     // lease time as in option 51
 	params   []option   // in the order for clients that ask for none
 	search   []string
+	fqdn     string
+	boot     Boot
 	maxBytes int // largest reply that the link takes
 	counters Counters
 }
@@ -85,6 +98,12 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("dhcp4: router address %v is not a station's IPv4 address", c.Router)
 	case len(c.Hostname) > math.MaxUint8:
 		return nil, fmt.Errorf("dhcp4: host name of %d bytes, at most 255 are possible", len(c.Hostname))
+	case c.FQDN != "" && len(searchlist.Clean([]string{c.FQDN})) == 0:
+		return nil, fmt.Errorf("dhcp4: %q cannot be encoded as a domain name", c.FQDN)
+	case len(c.Boot.File) > maxFile:
+		return nil, fmt.Errorf("dhcp4: boot file name of %d bytes, at most %d are possible", len(c.Boot.File), maxFile)
+	case c.Boot.Server.IsValid() && !isStation(c.Boot.Server):
+		return nil, fmt.Errorf("dhcp4: boot server %v is not a station's IPv4 address", c.Boot.Server)
 	case c.MTU != 0 && c.MTU < minMTU:
 		return nil, fmt.Errorf("dhcp4: MTU of %d bytes is below the %d of RFC 2132", c.MTU, minMTU)
 	}
@@ -94,7 +113,11 @@ func New(c Config) (*Server, error) {
 	if c.Lease < minLease || c.Lease > InfiniteLease {
 		return nil, fmt.Errorf("dhcp4: lease time %v is not between %v and %v", c.Lease, minLease, InfiniteLease)
 	}
+	if !c.Boot.Server.IsValid() {
+		c.Boot.Server = c.Server
+	}
 	s := &Server{
+		boot:     c.Boot,
 		mac:      c.MAC,
 		server:   c.Server,
 		addr:     c.Addr.Addr(),

@@ -18,6 +18,8 @@ var (
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
+func newPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
 func newServer(t testing.TB, edit func(*Config)) *Server {
 	t.Helper()
 	c := Config{

@@ -17,6 +17,11 @@ var (
 	codeRouter       = dhcpv4.OptionRouter.Code()
 	codeDNS          = dhcpv4.OptionDomainNameServer.Code()
 	codeHostname     = dhcpv4.OptionHostName.Code()
+	codeDomain       = dhcpv4.OptionDomainName.Code()
+	codeClass        = dhcpv4.OptionClassIdentifier.Code()
+	codeBootServer   = dhcpv4.OptionTFTPServerName.Code()
+	codeBootFile     = dhcpv4.OptionBootfileName.Code()
+	codeFQDN         = dhcpv4.OptionFQDN.Code()
 	codeMTU          = dhcpv4.OptionInterfaceMTU.Code()
 	codeBroadcast    = dhcpv4.OptionBroadcastAddress.Code()
 	codeLease        = dhcpv4.OptionIPAddressLeaseTime.Code()
@@ -69,9 +74,7 @@ func (s *Server) setParams(c *Config) {
 	if c.Hostname != "" {
 		s.params = append(s.params, option{code: codeHostname, data: []byte(c.Hostname)})
 	}
-	if s.search = searchlist.Clean(c.Search); len(s.search) > 0 {
-		s.params = append(s.params, option{code: codeSearch}) // data depends on the room
-	}
+	s.setNames(c)
 	if s.bcast.IsValid() {
 		s.params = append(s.params, option{code: codeBroadcast, data: s.bcast.AsSlice(), asked: true})
 	}

@@ -39,7 +39,7 @@ func TestOptionOrder(t *testing.T) {
 		{"RFC 2132 9.8 as asked, then the rest", full, []uint8{12, 119, 6}, []uint8{12, 119, 6, 1, 3, 26}},
 		{"RFC 2132 3.3 mask before router", full, []uint8{6, 3, 1}, []uint8{6, 1, 3, 26, 12, 119}},
 		{"RFC 2131 4.3.1 asked twice", full, []uint8{3, 3, 6, 6, 1}, []uint8{1, 3, 6, 26, 12, 119}},
-		{"unknown ones are left out", full, []uint8{15, 42, 255, 0, 252, 1}, []uint8{1, 3, 6, 26, 12, 119}},
+		{"unknown ones are left out", full, []uint8{16, 42, 255, 0, 252, 1}, []uint8{1, 3, 6, 26, 12, 119}},
 		{"broadcast and times only if asked", full, []uint8{28, 58, 59}, []uint8{28, 58, 59, 1, 3, 6, 26, 12, 119}},
 		{"control options do not repeat", full, []uint8{51, 53, 54, 61, 80, 1}, []uint8{1, 3, 6, 26, 12, 119}},
 		{

@@ -62,11 +62,15 @@ func (s *Server) message(r *request, kind replyKind) []byte {
 			m.YourIPAddr = s.addr.AsSlice()
 		}
 	}
+	if kind != nak {
+		s.setBoot(&m)
+	}
 	limit := min(r.maxBytes(kind), s.maxBytes)
 	f := field{buf: m.ToBytes()[:sizeHeader+len(cookie)]}
 	f.room = limit - len(f.buf) - 1 // the end mark
 	s.addControl(&f, r, kind)
 	if kind != nak {
+		s.addClass(&f, r)
 		s.addParams(&f, r, kind)
 	}
 	b := append(f.buf, dhcpv4.OptionEnd.Code())
@@ -125,7 +129,11 @@ func (s *Server) addParams(f *field, r *request, kind replyKind) {
 			f.addSearch(s.search, f.room-others)
 			continue
 		}
-		f.add(o.code, o.data)
+		if o.code == codeFQDN {
+			f.addPieces(o.code, chop(s.fqdnData(r)), f.room)
+		} else {
+			f.add(o.code, o.data)
+		}
 		others -= o.bytes()
 	}
 }

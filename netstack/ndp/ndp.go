@@ -202,6 +202,17 @@ func (r *Responder) AppendSolicit(dst []byte) (frame []byte, ok bool) {
 	return appendFrame(dst, r.address(group, mac), body), true
 }
 
+// Probed returns the address above the link's scope for which the guest most
+// recently did duplicate address detection: it is going to use it. ok is false
+// if there was none.
+func (r *Responder) Probed() (a netip.Addr, ok bool) {
+	return r.neighbors.probed, r.neighbors.probed.IsValid()
+}
+
+// Assign notes that the guest was given a, for which no answer is given from
+// now on.
+func (r *Responder) Assign(a netip.Addr) { r.assigned = a.WithZone("") }
+
 // LinkLocal returns our own link-local address, the guest's default router.
 func (r *Responder) LinkLocal() netip.Addr { return r.linkLocal }
 

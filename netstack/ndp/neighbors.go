@@ -16,6 +16,7 @@ type neighbors struct {
 	mac       header.MAC // sender of the most recent message
 	linkLocal netip.Addr // most recently used
 	global    netip.Addr // most recently used, of any scope above the link
+	probed    netip.Addr // the same, by duplicate address detection
 
 	claimed [maxClaimed]netip.Addr // most recent first
 	n       int
@@ -28,6 +29,9 @@ func (n *neighbors) learn(m *message) {
 	n.mac = m.srcMAC
 	if m.src.IsUnspecified() {
 		if m.kind == typeNS {
+			if !m.target.IsLinkLocalUnicast() {
+				n.probed = m.target
+			}
 			n.claim(m.target)
 		}
 		return

@@ -90,6 +90,9 @@ func (s Screen) network(b *strings.Builder) {
 	}
 	if p.IPv6.Enabled {
 		guest := p.IPv6.Prefix.String() + " (the guest forms its own address)"
+		if p.IPv6.Lease.IsValid() {
+			guest = fmt.Sprintf("%s (the guest forms its own address, or gets %s by DHCPv6)", p.IPv6.Prefix, p.IPv6.Lease)
+		}
 		if p.IPv6.Guest.IsValid() {
 			guest = p.IPv6.Guest.String() + "/64"
 		}

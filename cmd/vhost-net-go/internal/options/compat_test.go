@@ -39,7 +39,7 @@ func TestCommandLinesOfOthers(t *testing.T) {
 				o.FD, o.OneOff, o.Level, o.IPv4Only = 10, true, Quiet, true
 				o.MTU, o.MTUSet = 1500, true
 				o.Addr4, o.Gateway4, o.DNS = addr("10.0.2.15"), addr("10.0.2.2"), addrs("10.0.2.3")
-				o.Search, o.NoRA = []string{"lan"}, true
+				o.Search, o.NoDHCP6, o.NoRA = []string{"lan"}, true, true
 				o.Forwards = []forward.Rule{rule(forward.TCP, 2222, 22)}
 			},
 		},

@@ -89,6 +89,8 @@ func addNameFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "dns-forward", "", "`ADDR` at which the guest reaches the host's resolver, per family", setPerFamily(&o.DNSForward4, &o.DNSForward6, unicastOnly))
 	valueP(fs, "dns-host", "", "`ADDR` of the resolver that --dns-forward leads to, per family", setDNSHost(o))
 	valueP(fs, "hostname", "H", "`NAME` for the guest", setHostname(&o.Hostname))
+	valueP(fs, "fqdn", "", "`NAME` for the guest, with its domain", setHostname(&o.FQDN))
+	valueP(fs, "dhcp-boot", "", "`FILE[,ADDR]` that the guest boots from the network: an URL, or a file at ADDR (default: the gateway)", setBoot(o))
 	onP(fs, &o.NoDHCPDNS, "no-dhcp-dns", "", "announce no resolvers")
 	onP(fs, &o.NoDHCPSearch, "no-dhcp-search", "", "announce no search domains")
 }
@@ -100,5 +102,5 @@ func addSwitches(fs *pflag.FlagSet, o *Options) {
 	onP(fs, &o.NoDHCP, "no-dhcp", "", "no DHCP server")
 	onP(fs, &o.NoNDP, "no-ndp", "", "no neighbour discovery; implies --no-ra")
 	onP(fs, &o.NoRA, "no-ra", "", "no router advertisements")
-	accepted(fs, "no-dhcpv6", "", "there is no DHCPv6 server")
+	onP(fs, &o.NoDHCP6, "no-dhcpv6", "", "no DHCPv6 server")
 }

@@ -94,3 +94,34 @@ func setSearch(o *Options) func(string) error {
 		return nil
 	}
 }
+
+// maxBootFile is what fits into the field of the message that old clients look
+// at (RFC 2131 section 2), with a NUL behind it.
+const maxBootFile = 127
+
+// setBoot reads FILE[,ADDR], as dnsmasq has it without the server's name.
+func setBoot(o *Options) func(string) error {
+	return func(text string) error {
+		file, server, given := strings.Cut(text, ",")
+		if file == "" || len(file) > maxBootFile {
+			return fmt.Errorf("must begin with a file name or an URL of 1 to %d characters", maxBootFile)
+		}
+		for _, c := range []byte(file) {
+			if c <= ' ' || c > '~' {
+				return fmt.Errorf("%q holds a character that does not belong in a file name or an URL", file)
+			}
+		}
+		var addr netip.Addr
+		if given {
+			var err error
+			if addr, err = netip.ParseAddr(server); err != nil || !addr.Is4() {
+				return fmt.Errorf("%q is no IPv4 address", server)
+			}
+			if err := unicastOnly(addr); err != nil {
+				return err
+			}
+		}
+		o.BootFile, o.BootServer = file, addr
+		return nil
+	}
+}

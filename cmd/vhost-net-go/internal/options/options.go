@@ -113,11 +113,17 @@ type Options struct {
 	// Outbound4 and 6 are the source addresses of sockets to the outside.
 	Outbound4, Outbound6 netip.Addr
 	Hostname             string
+	// FQDN is the guest's full name.
+	FQDN string
+	// BootFile is a file on BootServer (not given: the gateway) or an URL,
+	// which a guest that boots from the network is told.
+	BootFile   string
+	BootServer netip.Addr
 	// MapHostLoopback4 and 6 are the addresses at which the guest reaches
 	// the host's loopback. Not given: it cannot.
 	MapHostLoopback4, MapHostLoopback6 netip.Addr
 
-	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 
 	// addrLen4 is the prefix length written behind -a, 0 for none.
 	addrLen4 int

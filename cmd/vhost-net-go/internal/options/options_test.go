@@ -90,7 +90,7 @@ func TestParse(t *testing.T) {
 		{"--dns-forward 2001:db8::53 --dns-host fe80::1%eth0", func(o *Options) {
 			o.DNSForward6, o.DNSHost6 = addr("2001:db8::53"), addr("fe80::1%eth0")
 		}},
-		{"--no-tcp --no-udp --no-dhcp --no-dhcpv6 --no-ra", func(o *Options) { o.NoTCP, o.NoUDP, o.NoDHCP, o.NoRA = true, true, true, true }},
+		{"--no-tcp --no-udp --no-dhcp --no-dhcpv6 --no-ra", func(o *Options) { o.NoTCP, o.NoUDP, o.NoDHCP, o.NoDHCP6, o.NoRA = true, true, true, true, true }},
 		{"--no-icmp", func(o *Options) { o.NoICMP, o.NoNDP, o.NoRA = true, true, true }},
 		{"--no-ndp", func(o *Options) { o.NoNDP, o.NoRA = true, true }},
 		{"--no-dhcp-dns --no-dhcp-search", func(o *Options) { o.NoDHCPDNS, o.NoDHCPSearch = true, true }},
@@ -238,7 +238,7 @@ func TestUsageNamesEveryOption(t *testing.T) {
 	for _, name := range strings.Fields("socket fd one-off foreground print-capabilities vhost-user tcp-ports udp-ports " +
 		"address netmask gateway mtu mac-addr dns search ipv4-only ipv6-only debug trace quiet log-file log-size pid help " +
 		"version interface outbound hostname map-host-loopback no-map-gw dns-forward dns-host no-tcp no-udp no-icmp no-dhcp " +
-		"no-ndp no-ra client socket-mode reconnect-ms") {
+		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms") {
 		if !strings.Contains(u, "--"+name) {
 			t.Errorf("--%s is missing", name)
 		}

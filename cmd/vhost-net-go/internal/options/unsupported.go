@@ -29,7 +29,6 @@ func unsupportedOptions() []unsupported {
 		{"outbound-if4", "", true, errNotBuilt},
 		{"outbound-if6", "", true, errNotBuilt},
 		{"map-guest-addr", "", true, errNotBuilt},
-		{"fqdn", "", true, errNotBuilt},
 		{"freebind", "", false, errNotBuilt},
 		{"migrate-exit", "", false, errNotBuilt},
 		{"migrate-no-linger", "", false, errNotBuilt},

@@ -52,7 +52,7 @@ func (p *Plan) checkOwn() error {
 		{"--dns-forward", p.DNSForward4},
 		{"--dns-forward", p.DNSForward6},
 	} {
-		if given.addr.IsValid() && (given.addr == p.IPv4.Guest || given.addr == p.IPv6.Guest) {
+		if given.addr.IsValid() && p.isGuest(given.addr) {
 			return fmt.Errorf("%s %q: is the guest's own address, which never leaves the guest", given.name, given.addr)
 		}
 	}

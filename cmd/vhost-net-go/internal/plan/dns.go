@@ -89,7 +89,12 @@ func (p *Plan) enabled(v4 bool) bool {
 // reachable reports whether the guest gets to r under that address.
 func (p *Plan) reachable(r netip.Addr) bool {
 	return !r.IsLoopback() && !r.IsUnspecified() && !(r.Is6() && r.IsLinkLocalUnicast()) &&
-		r.Zone() == "" && r != p.IPv4.Guest && r != p.IPv6.Guest
+		r.Zone() == "" && !p.isGuest(r)
+}
+
+// isGuest reports whether a is an address that the guest has or may get.
+func (p *Plan) isGuest(a netip.Addr) bool {
+	return a == p.IPv4.Guest || a == p.IPv6.Guest || a == p.IPv6.Lease
 }
 
 // local gives the unspecified address the meaning it has as a destination on

@@ -32,6 +32,7 @@ func broken(p Plan, o options.Options) []string {
 		bad(ip6.Prefix.Bits() != 64 || ip6.Prefix != ip6.Prefix.Masked() || !ip6.Prefix.Addr().Is6(), "prefix %v", ip6.Prefix)
 		bad(!ip6.Gateway.IsLinkLocalUnicast() || ip6.Gateway.Zone() != "", "gateway %v", ip6.Gateway)
 		bad(ip6.Guest.IsValid() && !ip6.Prefix.Contains(ip6.Guest), "guest %v outside %v", ip6.Guest, ip6.Prefix)
+		bad(!ip6.Prefix.Contains(ip6.Lease) || ip6.Guest.IsValid() && ip6.Guest != ip6.Lease, "lease %v", ip6.Lease)
 	} else {
 		bad(ip6 != IPv6{}, "IPv6 is off, but %+v", ip6)
 	}
@@ -40,7 +41,7 @@ func broken(p Plan, o options.Options) []string {
 	seen := map[netip.Addr]bool{}
 	for _, a := range p.DNS {
 		bad(a.IsLoopback() || a.IsUnspecified() || a.Zone() != "", "resolver %v is of no use to a guest", a)
-		bad(a == p.IPv4.Guest, "resolver %v is the guest", a)
+		bad(a == p.IPv4.Guest || a == p.IPv6.Lease, "resolver %v is the guest", a)
 		bad(seen[a], "resolver %v twice", a)
 		bad(len(o.DNS) == 0 && !p.enabled(a.Is4()), "resolver %v of a family that is off", a)
 		seen[a] = true

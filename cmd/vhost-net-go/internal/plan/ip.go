@@ -135,6 +135,15 @@ func planIPv6(o options.Options, host hostconf.State) IPv6 {
 	default:
 		p.Prefix = host.ULA
 	}
+	switch {
+	case o.NoDHCP6:
+	case o.Addr6.IsValid():
+		p.Lease = o.Addr6
+	case host.V6.Addr.IsValid():
+		p.Lease = host.V6.Addr.Addr()
+	default:
+		p.Lease = privateLease6(p.Prefix)
+	}
 	switch gw := host.V6.Gateway; {
 	case o.Gateway6.IsValid():
 		p.Gateway = o.Gateway6
@@ -142,4 +151,12 @@ func planIPv6(o options.Options, host hostconf.State) IPv6 {
 		p.Gateway = gw.WithZone("")
 	}
 	return p
+}
+
+// privateLease6 is the guest's address in a prefix of our own; it ends like that
+// of Private.
+func privateLease6(p netip.Prefix) netip.Addr {
+	a := p.Masked().Addr().As16()
+	a[13], a[15] = 2, 1
+	return netip.AddrFrom16(a)
 }

@@ -51,13 +51,16 @@ type IPv4 struct {
 }
 
 // IPv6 is the guest's IPv6 network. Guest is invalid unless asked for: the
-// guest forms its own address in Prefix (64 bits). Gateway is link-local.
+// guest forms its own address in Prefix (64 bits). Lease is the address that it
+// gets if it asks by DHCPv6; invalid: it is told of no DHCPv6. Gateway is
+// link-local.
 // HostRoute says that the host itself has a default route; without it a router
 // lifetime of 0 keeps the guest from preferring a dead end (RFC 4861 section
 // 4.2).
 type IPv6 struct {
 	Enabled   bool
 	Guest     netip.Addr
+	Lease     netip.Addr
 	Prefix    netip.Prefix
 	Gateway   netip.Addr
 	HostRoute bool
@@ -76,6 +79,11 @@ type Plan struct {
 	DNS      []netip.Addr
 	Search   []string
 	Hostname string
+	FQDN     string
+	// BootFile is what a guest that boots from the network loads, from
+	// BootServer unless it is an URL.
+	BootFile   string
+	BootServer netip.Addr
 	// A query to port 53 or 853 of DNSForward4 goes to DNSHost4, likewise
 	// for 6. The host address may be of loopback, have a zone, and may be of
 	// the other family when the guest has only one.
@@ -87,7 +95,7 @@ type Plan struct {
 	// Forwards have a listening address of the only family if there is one.
 	Forwards []forward.Rule
 
-	NoTCP, NoUDP, NoICMP, NoDHCP, NoNDP, NoRA bool
+	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 }
 
 // uplinkMTU is the MTU of the interface that the host's network is copied from.
@@ -116,6 +124,9 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 		MTU:              uplinkMTU(host),
 		AnnounceMTU:      true,
 		Hostname:         o.Hostname,
+		FQDN:             o.FQDN,
+		BootFile:         o.BootFile,
+		BootServer:       o.BootServer,
 		MapHostLoopback4: o.MapHostLoopback4,
 		MapHostLoopback6: o.MapHostLoopback6,
 		Outbound4:        o.Outbound4,
@@ -124,6 +135,7 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 		NoUDP:            o.NoUDP,
 		NoICMP:           o.NoICMP,
 		NoDHCP:           o.NoDHCP,
+		NoDHCP6:          o.NoDHCP6,
 		NoNDP:            o.NoNDP,
 		NoRA:             o.NoRA,
 	}

@@ -62,8 +62,11 @@ func TestMakeWholePlan(t *testing.T) {
 	want := Plan{
 		GatewayMAC: DefaultMAC(), MTU: 1500, AnnounceMTU: true,
 		IPv4: IPv4{Enabled: true, Guest: ip("192.0.2.5"), Gateway: ip("192.0.2.1"), PrefixLen: 24},
-		IPv6: IPv6{Enabled: true, Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::aa"), HostRoute: true},
-		DNS:  ips("192.0.2.53 2001:db8:7::53"), Search: []string{"corp.example"}, Hostname: "vm1",
+		IPv6: IPv6{
+			Enabled: true, Lease: ip("2001:db8:7::5"), Prefix: pfx("2001:db8:7::/64"),
+			Gateway: ip("fe80::aa"), HostRoute: true,
+		},
+		DNS: ips("192.0.2.53 2001:db8:7::53"), Search: []string{"corp.example"}, Hostname: "vm1",
 		MapHostLoopback4: ip("192.0.2.200"), Outbound4: ip("192.0.2.5"),
 		Forwards: []forward.Rule{{Proto: forward.TCP, FirstPort: 2222, LastPort: 2222, TargetFirstPort: 22}},
 		NoUDP:    true,
@@ -144,13 +147,14 @@ func TestIPv6(t *testing.T) {
 		host       hostconf.State
 		want       IPv6
 	}{
-		{"copied", "", office(), IPv6{Enabled: true, Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::aa"), HostRoute: true}},
-		{"no network", "", bare(), IPv6{Enabled: true, Prefix: pfx("fd12:3456:789a::/64"), Gateway: ip("fe80::1")}},
+		{"copied", "", office(), IPv6{Enabled: true, Lease: ip("2001:db8:7::5"), Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::aa"), HostRoute: true}},
+		{"no DHCPv6", "--no-dhcpv6", office(), IPv6{Enabled: true, Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::aa"), HostRoute: true}},
+		{"no network", "", bare(), IPv6{Enabled: true, Lease: ip("fd12:3456:789a::2:1"), Prefix: pfx("fd12:3456:789a::/64"), Gateway: ip("fe80::1")}},
 		{"switched off", "-4", office(), IPv6{}},
 		{"not in the kernel", "", noKernel, IPv6{}},
-		{"narrow prefix, global gateway", "", narrow, IPv6{Enabled: true, Prefix: pfx("2001:db8:9:8::/64"), Gateway: ip("fe80::1"), HostRoute: true}},
-		{"own address", "-a fd00::9/48", office(), IPv6{Enabled: true, Guest: ip("fd00::9"), Prefix: pfx("fd00::/64"), Gateway: ip("fe80::aa"), HostRoute: true}},
-		{"own gateway", "-g fe80::77", office(), IPv6{Enabled: true, Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::77"), HostRoute: true}},
+		{"narrow prefix, global gateway", "", narrow, IPv6{Enabled: true, Lease: ip("2001:db8:9:8:7::1"), Prefix: pfx("2001:db8:9:8::/64"), Gateway: ip("fe80::1"), HostRoute: true}},
+		{"own address", "-a fd00::9/48", office(), IPv6{Enabled: true, Guest: ip("fd00::9"), Lease: ip("fd00::9"), Prefix: pfx("fd00::/64"), Gateway: ip("fe80::aa"), HostRoute: true}},
+		{"own gateway", "-g fe80::77", office(), IPv6{Enabled: true, Lease: ip("2001:db8:7::5"), Prefix: pfx("2001:db8:7::/64"), Gateway: ip("fe80::77"), HostRoute: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -179,6 +183,7 @@ func TestDNS(t *testing.T) {
 		{name: "stub first, then direct", resolvers: "127.0.0.1 198.51.100.53", announced: "192.0.2.1 198.51.100.53", forward4: "192.0.2.1", host4: "127.0.0.1"},
 		{name: "this machine by 0.0.0.0", resolvers: "0.0.0.0", announced: "192.0.2.1", forward4: "192.0.2.1", host4: "127.0.0.1"},
 		{name: "this machine by the shared address", resolvers: "192.0.2.5", announced: "192.0.2.1", forward4: "192.0.2.1", host4: "192.0.2.5"},
+		{name: "this machine by the shared IPv6 address", resolvers: "2001:db8:7::5", announced: "fe80::aa", forward6: "fe80::aa", host6: "2001:db8:7::5"},
 		{name: "scoped", resolvers: "fe80::53%eth0", announced: "fe80::aa", forward6: "fe80::aa", host6: "fe80::53%eth0"},
 		{name: "link-local without scope", resolvers: "fe80::53 192.0.2.53", announced: "192.0.2.53"},
 		{name: "IPv4 link-local", resolvers: "169.254.169.253", announced: "169.254.169.253"},
