@@ -18,6 +18,8 @@ require (
 
 require github.com/gopacket/gopacket v1.7.7
 
+require github.com/coreos/go-systemd/v22 v22.7.0
+
 require (
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/josharian/native v1.1.0 // indirect

@@ -35,10 +35,20 @@ type Config struct {
 	// MapHostLoopback are addresses under which the guest reaches the host's
 	// loopback; off by default.
 	MapHostLoopback addrmap.Pair
-	// Outbound4 and Outbound6 are the source addresses of sockets.
-	Outbound4, Outbound6 netip.Addr
-	// Forwards are ports of the host that lead to the guest.
+	// MapGuest are addresses under which the guest reaches what the host runs
+	// on the guest's own addresses.
+	MapGuest addrmap.Pair
+	// Outbound4 and Outbound6 are the source addresses of sockets, OutboundIf4
+	// and OutboundIf6 the interfaces that they are bound to.
+	Outbound4, Outbound6     netip.Addr
+	OutboundIf4, OutboundIf6 string
+	// Forwards are ports of the host that lead to the guest. FreeBind allows
+	// them on addresses that the host does not have yet.
 	Forwards []forward.Rule
+	FreeBind bool
+	// Sockets are used for the rules that they serve, in place of opening
+	// sockets for these.
+	Sockets []InheritedSocket
 
 	// TxBatchFrames is how many frames of the guest are gathered at most before
 	// the sockets get them and the buffers go back, FlushFrames how many frames

@@ -37,6 +37,10 @@ type Snapshot struct {
 	Reassembly reassembly.Counters
 }
 
+// Forwards returns the forwarding rules as they were met, in the order in which
+// their sockets were opened.
+func (w *Worker) Forwards() []Forward { return w.protos.forwards }
+
 // Snapshot returns the counters. It parks the worker for a moment.
 func (w *Worker) Snapshot() Snapshot {
 	var s Snapshot

@@ -30,16 +30,18 @@ type protocols struct {
 	all  []handler // those that there are
 
 	fragments *reassembly.Reassembler
+	forwards  []Forward
 }
 
 func (p *protocols) init(cfg Config, w *Worker) error {
 	out4, out6 := header.AddrFromNetip(cfg.Outbound4), header.AddrFromNetip(cfg.Outbound6)
+	dev4, dev6 := hostsock.DeviceNamed(cfg.OutboundIf4), hostsock.DeviceNamed(cfg.OutboundIf6)
 	p.fragments = reassembly.New(0)
 	if !cfg.NoTCP {
 		p.tcp = tcp.New(tcp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onTCP, ListenHandler: onTCPListen,
-			Outbound4: out4, Outbound6: out6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
+			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
 		})
 		p.all = append(p.all, p.tcp)
 	}
@@ -47,14 +49,14 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		p.udp = udp.New(udp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onUDP, ListenHandler: onUDPListen,
-			Outbound4: out4, Outbound6: out6,
+			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6,
 		})
 		p.all = append(p.all, p.udp)
 	}
 	if !cfg.NoICMP {
 		p.icmp = icmp.New(icmp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap, FlowHandler: onPing,
-			Outbound4: out4, Outbound6: out6, OwnGateway: cfg.IPv4.OwnGateway,
+			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, OwnGateway: cfg.IPv4.OwnGateway,
 			Forbidden: func(errno hostsock.Errno) {
 				if cfg.PingForbidden != nil {
 					cfg.PingForbidden(errno)
@@ -63,12 +65,7 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		})
 		p.all = append(p.all, p.icmp)
 	}
-	for _, r := range cfg.Forwards {
-		if err := p.listen(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.listenAll(cfg)
 }
 
 // event hands an event to the handler whose number its token carries.

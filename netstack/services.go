@@ -192,7 +192,7 @@ func (c Config) routerAddr() netip.Addr {
 }
 
 func (c Config) mapping() addrmap.Config {
-	m := addrmap.Config{HostLoopback: c.MapHostLoopback, DNS: c.DNSForward}
+	m := addrmap.Config{HostLoopback: c.MapHostLoopback, HostGuest: c.MapGuest, DNS: c.DNSForward}
 	if c.IPv4.Enabled {
 		m.Own.V4, m.Guest.V4 = c.IPv4.Gateway, c.IPv4.Guest
 	}

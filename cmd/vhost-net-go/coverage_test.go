@@ -29,6 +29,11 @@ func allOptions() []option {
 	return out
 }
 
+// isProgram recognises the names that scripts start the daemon by.
+func isProgram(word string) bool {
+	return slices.Contains([]string{"vhost-net-go", "with-fd3", "daemon", "passt"}, word)
+}
+
 // scriptLines returns the words of all script lines that start the daemon:
 // those that must work and those that must be refused.
 func scriptLines(t *testing.T) (good, bad [][]string) {
@@ -45,7 +50,7 @@ func scriptLines(t *testing.T) (good, bad [][]string) {
 		for line := range strings.Lines(string(text)) {
 			words := strings.Fields(line)
 			switch {
-			case slices.Contains(words, "vhost-net-go"), slices.Contains(words, "with-fd3"):
+			case slices.ContainsFunc(words, isProgram):
 				good = append(good, words)
 			case len(words) > 0 && words[0] == "bad":
 				args, _, _ := strings.Cut(line, " -- ")

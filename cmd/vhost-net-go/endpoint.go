@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/inherit"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/logging"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/sockpath"
@@ -13,9 +15,15 @@ import (
 
 // openEndpoint opens the side of the frontend in the role that the options
 // say. A default path is written back to them.
-func openEndpoint(opts *options.Options, log *logging.Log) (vhostuser.Source, error) {
+func openEndpoint(opts *options.Options, log *logging.Log, sockets inherit.Sockets) (vhostuser.Source, error) {
 	listen := []vhostuser.ListenOption{vhostuser.WithMode(opts.SocketMode), vhostuser.WithLogger(log.Logger)}
 	switch {
+	case sockets.FD >= 0:
+		src, err := vhostuser.Inherit(sockets.FD, listen...)
+		if err != nil {
+			return nil, fmt.Errorf("socket of the service manager's: %w", err)
+		}
+		return src, nil
 	case opts.FD >= 0:
 		src, err := vhostuser.Inherit(opts.FD, listen...)
 		if err != nil {
@@ -29,17 +37,36 @@ func openEndpoint(opts *options.Options, log *logging.Log) (vhostuser.Source, er
 		}
 		return src, nil
 	case opts.SocketPath == "":
-		path, err := sockpath.First(sockpath.Dir())
+		first := sockpath.First
+		if opts.Passt {
+			first = sockpath.FirstPasst
+		}
+		path, err := first(sockpath.Dir())
 		if err != nil {
 			return nil, err
 		}
 		opts.SocketPath = path
 	}
-	src, err := vhostuser.Listen(opts.SocketPath, listen...)
+	abs, err := filepath.Abs(opts.SocketPath) // the folder may change
+	if err != nil {
+		return nil, err
+	}
+	src, err := vhostuser.Listen(shorter(opts.SocketPath, abs), listen...)
 	if err != nil {
 		return nil, fmt.Errorf("-s, --socket %q: %w", opts.SocketPath, err)
 	}
 	return src, nil
+}
+
+// maxSocketPath is the longest path of a Unix socket, in bytes (unix(7)).
+const maxSocketPath = 107
+
+// shorter prefers the absolute path as long as a socket can have it.
+func shorter(path, abs string) string {
+	if len(abs) > maxSocketPath {
+		return path
+	}
+	return abs
 }
 
 // version is that of the main module: a tag, or a commit when built between

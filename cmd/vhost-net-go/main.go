@@ -2,6 +2,9 @@
 // is the backend of QEMU's virtio-net device, and turns the guest's
 // connections into ordinary sockets of the host. It needs no privileges.
 //
+// Started under the name passt, it takes passt's place where that is told to
+// speak vhost-user.
+//
 // Run it with --help for its options. docs/operations.md is about running it
 // as a service.
 package main
@@ -12,12 +15,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 func main() {
-	os.Exit(runMain(os.Args[1:], os.Stdout, os.Stderr, serve))
+	os.Exit(runMain(os.Args, os.Stdout, os.Stderr, serve))
 }
 
 // runMain runs the daemon until a signal ends it and returns its exit status.
@@ -28,11 +33,20 @@ func runMain(args []string, stdout, stderr io.Writer, s serveFunc) int {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if err := run(ctx, args, stdout, stderr, s); err != nil {
+	status, err := run(ctx, args, stdout, stderr, s)
+	if err != nil {
 		fmt.Fprintf(stderr, "vhost-net-go: %v\n", err)
-		return 1
+		return max(status, 1)
 	}
-	return 0
+	return status
+}
+
+// calledPasst reports whether a program of this name is to behave as passt. Its
+// second name is that of its build for newer processors, which callers may run
+// directly.
+func calledPasst(arg0 string) bool {
+	name, _ := strings.CutSuffix(filepath.Base(arg0), ".avx2")
+	return name == "passt"
 }
 
 // endSignals are those that end the daemon cleanly. One that is ignored, as

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
+	"github.com/vhost-net-go/vhost-net-go/netstack"
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
@@ -26,7 +27,8 @@ func fullPlan() plan.Plan {
 		DNSForward4: ip("192.0.2.1"), DNSHost4: ip("127.0.0.53"),
 		DNSForward6: ip("fe80::1"), DNSHost6: ip("::1"),
 		MapHostLoopback4: ip("192.0.2.9"), MapHostLoopback6: ip("2001:db8::9"),
-		Outbound4: ip("192.0.2.5"), Outbound6: ip("2001:db8::5"),
+		MapGuest4: ip("192.0.2.8"), MapGuest6: ip("2001:db8::8"),
+		Outbound4: ip("192.0.2.5"), Outbound6: ip("2001:db8::5"), OutboundIf4: "eth0", OutboundIf6: "eth1", FreeBind: true,
 		Forwards: []forward.Rule{{Proto: forward.TCP, FirstPort: 22, LastPort: 22, TargetFirstPort: 22}},
 		NoTCP:    true, NoUDP: true, NoICMP: true, NoDHCP: true, NoDHCP6: true, NoNDP: true, NoRA: true,
 	}
@@ -39,9 +41,10 @@ func TestNetworkConfigForgetsNothing(t *testing.T) {
 	requireFilled(t, "plan", reflect.ValueOf(p))
 	p.IPv6.HostRoute = false // the stack's field says the opposite
 	cfg := networkConfig(p)
-	cfg.PingForbidden = func(error) {}          // set where the log is
-	cfg.Capture = &capture.Capture{}            // and where the file is opened
-	cfg.TxBatchFrames, cfg.FlushFrames = 64, 64 // only benchmarks set them
+	cfg.PingForbidden = func(error) {}                // set where the log is
+	cfg.Capture = &capture.Capture{}                  // and where the file is opened
+	cfg.Sockets = []netstack.InheritedSocket{{FD: 3}} // nor are these planned
+	cfg.TxBatchFrames, cfg.FlushFrames = 64, 64       // only benchmarks set them
 	requireFilled(t, "config", reflect.ValueOf(cfg))
 }
 

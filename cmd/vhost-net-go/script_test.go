@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack"
 )
 
 // onceVar makes the stand-in data path return as soon as it is ready, so that
@@ -22,7 +26,11 @@ const onceVar = "VHOST_NET_GO_TEST_ONCE"
 // TestMain lets the scripts run this test binary as "vhost-net-go".
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"vhost-net-go": func() { os.Exit(runMain(os.Args[1:], os.Stdout, os.Stderr, standIn)) },
+		"vhost-net-go": func() { os.Exit(runMain(os.Args, os.Stdout, os.Stderr, standIn)) },
+		// daemon has the real data path.
+		"daemon":     func() { os.Exit(runMain(os.Args, os.Stdout, os.Stderr, realUntilReady)) },
+		"passt":      func() { os.Exit(runMain(os.Args, os.Stdout, os.Stderr, standIn)) },
+		"passt.avx2": func() { os.Exit(runMain(os.Args, os.Stdout, os.Stderr, standIn)) },
 		// fd3 runs vhost-net-go with one end of a socket pair as descriptor 3
 		// and closes the other end after a moment.
 		"with-fd3": func() { os.Exit(withFD3(os.Args[1:])) },
@@ -31,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // standIn plays the data path: it takes frontends and lets go of them.
 func standIn(ctx context.Context, j job) error {
-	if err := j.ready(); err != nil {
+	if err := j.ready(asPlanned(j)); err != nil {
 		return err
 	}
 	for os.Getenv(onceVar) == "" {
@@ -50,6 +58,33 @@ func standIn(ctx context.Context, j job) error {
 	return nil
 }
 
+// asPlanned are the forwards as if all of them had been met.
+func asPlanned(j job) []netstack.Forward {
+	var out []netstack.Forward
+	for _, r := range j.plan.Forwards {
+		out = append(out, netstack.Forward{Rule: r, Open: r.Ports()})
+	}
+	return out
+}
+
+// realUntilReady is the real data path, with the same way to end it at once.
+func realUntilReady(ctx context.Context, j job) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ready := j.ready
+	j.ready = func(f []netstack.Forward) error {
+		if os.Getenv(onceVar) != "" {
+			defer stop()
+		}
+		return ready(f)
+	}
+	err := serve(ctx, j)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
 func withFD3(args []string) int {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -60,7 +95,7 @@ func withFD3(args []string) int {
 			panic(err)
 		}
 	}
-	return runMain(append([]string{"--fd", "3"}, args...), os.Stdout, os.Stderr, standIn)
+	return runMain(append([]string{"vhost-net-go", "--fd", "3"}, args...), os.Stdout, os.Stderr, standIn)
 }
 
 func TestScripts(t *testing.T) {
@@ -70,6 +105,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
+			env.Setenv("ME", fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()))
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
@@ -83,11 +119,13 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"waitfor": waitFor,
-			"connect": connect,
-			"bad":     bad,
-			"mode":    mode,
-			"signal":  sendSignal,
+			"waitfor":  waitFor,
+			"connect":  connect,
+			"bad":      bad,
+			"mode":     mode,
+			"signal":   sendSignal,
+			"gone":     gone,
+			"waitline": waitLine,
 		},
 	})
 }
@@ -119,6 +157,33 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(strings.TrimSuffix(ts.ReadFile(args[1]), "\n"))
 	ts.Check(err)
 	ts.Check(unix.Kill(pid, unix.SignalNum("SIG"+args[0])))
+}
+
+// gone PIDFILE waits until the process has ended.
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"))
+	ts.Check(err)
+	for range 500 {
+		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("process %d is still there", pid)
+}
+
+// waitline FILE REGEXP waits until a line of FILE matches.
+func waitLine(ts *testscript.TestScript, _ bool, args []string) {
+	re, err := regexp.Compile(args[1])
+	ts.Check(err)
+	text := ""
+	for range 500 {
+		if text = ts.ReadFile(args[0]); re.MatchString(text) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s has no line like %s:\n%s", args[0], args[1], text)
 }
 
 // bad ARGS... -- TEXT... wants the daemon to refuse ARGS with exit status 1,
@@ -160,12 +225,12 @@ func TestRunReportsFailureAndCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	var stderr strings.Builder
 	fails := func(_ context.Context, j job) error {
-		if err := j.ready(); err != nil {
+		if err := j.ready(nil); err != nil {
 			return err
 		}
 		return errors.New("it broke")
 	}
-	args := []string{"-s", dir + "/s", "-P", dir + "/pid", "-l", dir + "/log"}
+	args := []string{"vhost-net-go", "-s", dir + "/s", "-P", dir + "/pid", "-l", dir + "/log"}
 	if status := runMain(args, io.Discard, &stderr, fails); status != 1 {
 		t.Errorf("exit status %d", status)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/netstack"
@@ -25,6 +26,7 @@ func serve(ctx context.Context, j job) error {
 	d.broken = server.RingBroken
 	cfg := networkConfig(j.plan)
 	cfg.Capture = j.capture
+	cfg.Sockets = j.sockets
 	cfg.PingForbidden = func(err error) {
 		d.log.Warn("the host forbids ping, so the guest's stays unanswered; see net.ipv4.ping_group_range", "error", err)
 	}
@@ -36,10 +38,10 @@ func serve(ctx context.Context, j job) error {
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)
 	}
-	if err := j.ready(); err != nil {
+	if err := j.ready(d.worker.Forwards()); err != nil {
 		return err
 	}
-	go reportOnSignal(ctx, d.worker, d.log)
+	go report(ctx, d.worker, d.log, time.Duration(j.opts.StatsSeconds)*time.Second)
 	return server.Serve(ctx, j.source)
 }
 
@@ -58,9 +60,11 @@ func networkConfig(p plan.Plan) netstack.Config {
 		DNS: p.DNS, Search: p.Search, Hostname: p.Hostname, FQDN: p.FQDN,
 		Boot:            netstack.Boot{File: p.BootFile, Server: p.BootServer},
 		MapHostLoopback: addrmap.Pair{V4: p.MapHostLoopback4, V6: p.MapHostLoopback6},
+		MapGuest:        addrmap.Pair{V4: p.MapGuest4, V6: p.MapGuest6},
 		Outbound4:       p.Outbound4, Outbound6: p.Outbound6,
-		Forwards: p.Forwards,
-		NoTCP:    p.NoTCP, NoUDP: p.NoUDP, NoICMP: p.NoICMP,
+		OutboundIf4: p.OutboundIf4, OutboundIf6: p.OutboundIf6,
+		Forwards: p.Forwards, FreeBind: p.FreeBind,
+		NoTCP: p.NoTCP, NoUDP: p.NoUDP, NoICMP: p.NoICMP,
 		NoDHCP: p.NoDHCP, NoDHCP6: p.NoDHCP6, NoNDP: p.NoNDP, NoRA: p.NoRA,
 	}
 	for _, f := range [][2]netip.Addr{{p.DNSForward4, p.DNSHost4}, {p.DNSForward6, p.DNSHost6}} {

@@ -7,9 +7,13 @@ import (
 
 // Conflict reports whether a and b ask for the same host port on the same
 // address and interface, so that only one of them could be opened. Rules for
-// different addresses, or for different interfaces, do not conflict.
+// different addresses, or for different interfaces, do not conflict, nor
+// does a rule that takes what is left ("all") with one that names its ports.
 func Conflict(a, b Rule) bool {
-	return a.Proto == b.Proto &&
+	if a.AnyPort() || b.AnyPort() {
+		return false
+	}
+	return a.Proto == b.Proto && a.BestEffort == b.BestEffort &&
 		a.FirstPort <= b.LastPort && b.FirstPort <= a.LastPort &&
 		addrsMeet(a.ListenAddr, b.ListenAddr) &&
 		(a.Interface == "" || b.Interface == "" || a.Interface == b.Interface)

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,11 @@ func tcp(first, last, target uint16, change ...func(*Rule)) Rule {
 
 func listen(s string) func(*Rule) { return func(r *Rule) { r.ListenAddr = addr(s) } }
 func onIf(s string) func(*Rule)   { return func(r *Rule) { r.Interface = s } }
-func to(s string) func(*Rule)     { return func(r *Rule) { r.TargetAddr = addr(s) } }
+
+func bestEffort(except ...Range) func(*Rule) {
+	return func(r *Rule) { r.BestEffort, r.Except = true, except }
+}
+func to(s string) func(*Rule) { return func(r *Rule) { r.TargetAddr = addr(s) } }
 
 func TestParseSpec(t *testing.T) {
 	tests := []struct {
@@ -59,6 +64,21 @@ func TestParseSpec(t *testing.T) {
 		{"0.0.0.0/80:192.0.2.5/8080", []Rule{tcp(80, 80, 8080, listen("0.0.0.0"), to("192.0.2.5"))}},
 		{"::/80:[fd00::5]/8080", []Rule{tcp(80, 80, 8080, listen("::"), to("fd00::5"))}},
 		{"::/80:fd00::5", []Rule{tcp(80, 80, 80, listen("::"), to("fd00::5"))}},
+		{"0:22", []Rule{tcp(0, 0, 22)}},
+		{"127.0.0.1/0:22,0:23", []Rule{tcp(0, 0, 22, listen("127.0.0.1")), tcp(0, 0, 23, listen("127.0.0.1"))}},
+		{"0.0.0.0/0:192.0.2.5/22", []Rule{tcp(0, 0, 22, listen("0.0.0.0"), to("192.0.2.5"))}},
+		{"all", []Rule{tcp(1, 65535, 1, bestEffort())}},
+		{"::1/all", []Rule{tcp(1, 65535, 1, listen("::1"), bestEffort())}},
+		{"127.0.0.6/all:192.0.2.6", []Rule{tcp(1, 65535, 1, listen("127.0.0.6"), to("192.0.2.6"), bestEffort())}},
+		{"::/all:fd00::5", []Rule{tcp(1, 65535, 1, listen("::"), to("fd00::5"), bestEffort())}},
+		{"~20000-20010", []Rule{tcp(1, 65535, 1, bestEffort(Range{20000, 20010}))}},
+		{"%eth0/~22,~80", []Rule{tcp(1, 65535, 1, onIf("eth0"), bestEffort(Range{22, 22}, Range{80, 80}))}},
+		{"2000-5000,~3000-3010", []Rule{tcp(2000, 2999, 2000), tcp(3011, 5000, 3011)}},
+		{"192.0.2.1/20-30,~25", []Rule{tcp(20, 24, 20, listen("192.0.2.1")), tcp(26, 30, 26, listen("192.0.2.1"))}},
+		{"~25,20-30:120-130", []Rule{tcp(20, 24, 120), tcp(26, 30, 126)}},
+		{"20-30,~20,~30,~25", []Rule{tcp(21, 24, 21), tcp(26, 29, 26)}},
+		{"20-30,40,~10-35", []Rule{tcp(40, 40, 40)}},
+		{"all,8080:80,~22", []Rule{tcp(1, 65535, 1, bestEffort(Range{22, 22})), tcp(8080, 8080, 80)}},
 		{"0.0.0.0/80-81:192.0.2.5/8080-8081", []Rule{tcp(80, 81, 8080, listen("0.0.0.0"), to("192.0.2.5"))}},
 	}
 	for _, tt := range tests {
@@ -81,7 +101,10 @@ func TestParseSpecRefuses(t *testing.T) {
 		{"80,", "at least one port"},
 		{",80", "at least one port"},
 		{"0", "port 0"},
+		{"0:0", "port 0"},
 		{"80:0", "port 0"},
+		{"0-5:1-6", "port 0"},
+		{"0.0.0.0/0:192.0.2.1", "port 0"},
 		{"65536", `"65536": a port is a number`},
 		{"-1", "a port is a number"},
 		{"+80", "a port is a number"},
@@ -108,10 +131,17 @@ func TestParseSpecRefuses(t *testing.T) {
 		{"::/80:192.0.2.1", "listening address is needed"},
 		{"0.0.0.0/80:0.0.0.0", "one particular address"},
 		{"0.0.0.0/80:192.0.2.1/", "a port is a number"},
-		{"all", "not supported yet"},
-		{"auto", "not supported yet"},
-		{"~22", "not supported yet"},
-		{"80,~22", `"~22": exclusions`},
+		{"auto", "for a virtual machine"},
+		{"8000-8010,auto", "for a virtual machine"},
+		{"all:80", "keeps the port numbers"},
+		{"0.0.0.0/all:192.0.2.1/80", "keeps the port numbers"},
+		{"all:192.0.2.1", "listening address is needed"},
+		{"alles", "a port is a number"},
+		{"~", `"~"`},
+		{"~22:23", `"~22:23"`},
+		{"~0", "an exclusion is"},
+		{"80,~70-90", "leave no port"},
+		{"~1-65535", "leave no port"},
 		{strings.Repeat("1,", MaxRules) + "1", "more than"},
 	}
 	for _, tt := range tests {
@@ -143,6 +173,25 @@ func TestRuleStringAndPorts(t *testing.T) {
 	}
 }
 
+func TestHostPorts(t *testing.T) {
+	r := tcp(10, 20, 10, bestEffort(Range{12, 18})).Without(Range{20, 30})
+	if got, want := slices.Collect(r.HostPorts()), []uint16{10, 11, 19}; !slices.Equal(got, want) {
+		t.Errorf("ports %v, want %v", got, want)
+	}
+	if got := tcp(10, 11, 10).Without(Range{10, 10}); len(got.Except) != 0 {
+		t.Errorf("a rule that names its ports lost one: %+v", got)
+	}
+	if got := slices.Collect(tcp(65535, 65535, 1).HostPorts()); !slices.Equal(got, []uint16{65535}) {
+		t.Errorf("ports %v", got)
+	}
+	if got := slices.Collect(tcp(0, 0, 22).HostPorts()); !slices.Equal(got, []uint16{0}) {
+		t.Errorf("ports %v", got)
+	}
+	if got := tcp(0, 0, 22).TargetPort(40000); got != 22 {
+		t.Errorf("target port %d", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -159,6 +208,10 @@ func TestCheck(t *testing.T) {
 		{"wildcard and address", tcp(80, 80, 80, listen("0.0.0.0")), tcp(80, 80, 80, listen("127.0.0.1")), true},
 		{"both families and address", tcp(80, 80, 80), tcp(80, 80, 80, listen("::1")), true},
 		{"two interfaces", tcp(80, 80, 80, onIf("eth0")), tcp(80, 80, 80, onIf("eth1")), false},
+		{"one of two interfaces and an address", tcp(80, 80, 80, onIf("eth0")), tcp(80, 80, 80, onIf("eth1"), listen("192.0.2.1")), false},
+		{"all and a port", tcp(1, 65535, 1, bestEffort()), tcp(8080, 8080, 80), false},
+		{"all twice", tcp(1, 65535, 1, bestEffort()), tcp(1, 65535, 1, bestEffort()), true},
+		{"any port twice", tcp(0, 0, 22), tcp(0, 0, 22), false},
 		{"interface and any", tcp(80, 80, 80, onIf("eth0")), tcp(80, 80, 80), true},
 	}
 	for _, tt := range tests {
@@ -181,7 +234,8 @@ func TestCheck(t *testing.T) {
 func FuzzParseSpec(f *testing.F) {
 	for _, s := range []string{
 		"none", "22", "2222:22", "8000-8010:9000-9010", "127.0.0.1/22,23", "[fe80::1%eth0]/22",
-		"0.0.0.0/80:192.0.2.5/8080", "::/80:[fd00::5]/8080", "*%eth0/1-65535", "~1", "all",
+		"0.0.0.0/80:192.0.2.5/8080", "::/80:[fd00::5]/8080", "*%eth0/1-65535", "~1", "all", "0:22",
+		"1-9,~4,~2-3", "127.0.0.1/all:192.0.2.1,~22",
 	} {
 		f.Add(s)
 	}
@@ -191,7 +245,7 @@ func FuzzParseSpec(f *testing.F) {
 			return
 		}
 		for _, r := range rules {
-			if r.FirstPort == 0 || r.TargetFirstPort == 0 || r.LastPort < r.FirstPort {
+			if (r.FirstPort == 0) != r.AnyPort() || r.TargetFirstPort == 0 || r.LastPort < r.FirstPort {
 				t.Fatalf("%q: inconsistent ports %+v", spec, r)
 			}
 			if int(r.TargetFirstPort)+r.Ports()-1 > 65535 {

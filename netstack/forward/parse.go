@@ -19,7 +19,8 @@ const maxInterfaceName = 15
 // The rules a specification can break; part of the error's text.
 var (
 	errPort        = errors.New("a port is a number from 1 to 65535")
-	errPortZero    = errors.New("port 0 (any free port) cannot be forwarded yet")
+	errPortZero    = errors.New("port 0 is none")
+	errAnyPort     = errors.New("port 0 (any free port of the host) stands alone and needs the guest's port, as in 0:22")
 	errRangeOrder  = errors.New("a range runs from its lower to its higher port")
 	errRangeLength = errors.New("both ranges must hold the same number of ports")
 	errRangeEnd    = errors.New("the target range passes port 65535")
@@ -30,11 +31,17 @@ var (
 	errFamily      = errors.New("the target must be of the listening address' family, so a listening address is needed with it")
 	errEmpty       = errors.New("at least one port is needed")
 	errTooMany     = fmt.Errorf("more than %d ports or ranges", MaxRules)
-	errNotYet      = errors.New("exclusions (~), \"all\" and \"auto\" are not supported yet: list the ports or ranges")
+	errAuto        = errors.New("\"auto\" follows the ports of a container; for a virtual machine list them, or \"all\"")
+	errAllTarget   = errors.New("\"all\" keeps the port numbers: it takes an address as its target, and no ports")
+	errExclude     = errors.New("an exclusion is ~PORT or ~PORT-PORT, without a target")
+	errNothingLeft = errors.New("the exclusions leave no port")
 )
 
 // None is the specification that asks for no forwarding at all.
 const None = "none"
+
+// allPorts asks for every port that can be had.
+const allPorts = "all"
 
 // ParseSpec reads one command-line specification; the package comment has the
 // notation. "none" gives no rules. The error quotes the part that is wrong and
@@ -55,14 +62,86 @@ func ParseSpec(proto Proto, text string) ([]Rule, error) {
 		return nil, errTooMany
 	}
 	var rules []Rule
+	var except []Range
 	for chunk := range strings.SplitSeq(ports, ",") {
+		if x, ok := strings.CutPrefix(chunk, "~"); ok {
+			first, last, err := parseRange(x)
+			if err != nil {
+				return nil, partError(chunk, fmt.Errorf("%w; %w", errExclude, err))
+			}
+			except = append(except, Range{first, last})
+			continue
+		}
 		r, err := parseChunk(base, chunk)
 		if err != nil {
 			return nil, partError(chunk, err)
 		}
 		rules = append(rules, r)
 	}
+	if len(rules) == 0 {
+		rules = append(rules, everything(base))
+	}
+	if rules = exclude(rules, except); len(rules) == 0 {
+		return nil, partError(text, errNothingLeft)
+	}
 	return rules, nil
+}
+
+// everything asks for all ports, as far as they can be had.
+func everything(base Rule) Rule {
+	base.FirstPort, base.LastPort, base.TargetFirstPort = 1, 65535, 1
+	base.BestEffort = true
+	return base
+}
+
+// exclude takes ports out of the rules: those that name their ports are cut in
+// pieces, so that a piece can still be met or fail as a whole.
+func exclude(rules []Rule, except []Range) []Rule {
+	var out []Rule
+	for _, r := range rules {
+		if r.BestEffort {
+			if r = r.Without(except...); r.anyLeft() {
+				out = append(out, r)
+			}
+			continue
+		}
+		pieces := []Rule{r}
+		for _, x := range except {
+			var next []Rule
+			for _, p := range pieces {
+				next = append(next, p.cut(x)...)
+			}
+			pieces = next
+		}
+		out = append(out, pieces...)
+	}
+	return out
+}
+
+func (r Rule) anyLeft() bool {
+	for range r.HostPorts() {
+		return true
+	}
+	return false
+}
+
+// cut returns what is left of a rule on both sides of x.
+func (r Rule) cut(x Range) (left []Rule) {
+	if r.AnyPort() || x.Last < r.FirstPort || r.LastPort < x.First {
+		return []Rule{r}
+	}
+	if r.FirstPort < x.First {
+		below := r
+		below.LastPort = x.First - 1
+		left = append(left, below)
+	}
+	if x.Last < r.LastPort {
+		above := r
+		above.TargetFirstPort = r.TargetPort(x.Last + 1)
+		above.FirstPort = x.Last + 1
+		left = append(left, above)
+	}
+	return left
 }
 
 func partError(part string, err error) error {
@@ -82,7 +161,7 @@ func splitListen(text string) (Rule, string, error) {
 		return r, after, nil
 	}
 	if port, _, ok := strings.Cut(before, ":"); ok && !strings.HasPrefix(before, "[") {
-		if first, _, perr := parseRange(port); perr == nil && first != 0 {
+		if first, _, perr := parseRange(port); perr == nil && first != 0 || port == "0" || port == allPorts {
 			return Rule{}, text, nil
 		}
 	}
@@ -117,13 +196,22 @@ func parseChunk(r Rule, chunk string) (Rule, error) {
 	switch {
 	case chunk == "":
 		return Rule{}, errEmpty
-	case chunk == "auto", strings.HasPrefix(chunk, "all"), strings.HasPrefix(chunk, "~"):
-		return Rule{}, errNotYet
+	case chunk == "auto":
+		return Rule{}, errAuto
 	}
 	host, target, hasTarget := strings.Cut(chunk, ":")
 	var err error
-	if r.FirstPort, r.LastPort, err = parseRange(host); err != nil {
-		return Rule{}, err
+	switch host {
+	case allPorts:
+		return parseAll(r, target, hasTarget)
+	case "0":
+		if !hasTarget {
+			return Rule{}, errAnyPort
+		}
+	default:
+		if r.FirstPort, r.LastPort, err = parseRange(host); err != nil {
+			return Rule{}, err
+		}
 	}
 	r.TargetFirstPort = r.FirstPort
 	if !hasTarget {
@@ -137,10 +225,27 @@ func parseChunk(r Rule, chunk string) (Rule, error) {
 			return Rule{}, err
 		}
 		if addrText == target {
+			if r.AnyPort() {
+				return Rule{}, errAnyPort
+			}
 			return r, nil
 		}
 	}
 	return withTargetPorts(r, ports)
+}
+
+// parseAll reads what stands behind "all": nothing, or a target address.
+func parseAll(r Rule, target string, hasTarget bool) (Rule, error) {
+	r = everything(r)
+	if !hasTarget {
+		return r, nil
+	}
+	if !strings.ContainsAny(target, ".:[") || strings.ContainsRune(target, '/') {
+		return Rule{}, errAllTarget
+	}
+	var err error
+	r.TargetAddr, err = parseTarget(target, r.ListenAddr)
+	return r, err
 }
 
 // withTargetPorts sets the target's ports: one port, which then is the first

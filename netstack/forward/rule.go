@@ -13,14 +13,24 @@
 //	  8000-8010:9000-9010       a range, moved
 //	  8080:ADDR                 to port 8080 of ADDR on the guest's side
 //	  8080:ADDR/80              to port 80 of ADDR
+//	  0:80                      any free port of the host to guest port 80
+//	  ~8005, ~8005-8007         leave these ports of the host out
+//	  all, all:ADDR             every port that can be had, same numbers
 //
 // An IPv6 address may stand in brackets; a target ADDR followed by a slash has
 // to, because "80:fd00::1/80" is also a listening address.
+//
+// "all", and exclusions with nothing to exclude them from, take the ports from 1
+// to 65535 that are not excluded, not in the range that the host gives to
+// outgoing connections, and not taken. Exclusions apply to all of their PORTS,
+// wherever they stand.
 package forward
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -44,10 +54,16 @@ func (p Proto) String() string {
 	return fmt.Sprintf("proto(%d)", uint8(p))
 }
 
+// Range is a range of ports, ends included.
+type Range struct{ First, Last uint16 }
+
+// Contains reports whether port lies in r.
+func (r Range) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
+
 // Rule forwards the host ports FirstPort..LastPort, ends included, to as many
 // guest ports from TargetFirstPort on. A Rule made by ParseSpec is consistent:
-// ports are not 0, ranges do not pass 65535, and a target address has the
-// family of the listening one. Rules are values and safe to copy.
+// ranges do not pass 65535, target ports are not 0, and a target address has
+// the family of the listening one. Rules are values and safe to copy.
 type Rule struct {
 	Proto Proto
 	// ListenAddr is the host address listened on. The zero Addr means all
@@ -56,22 +72,60 @@ type Rule struct {
 	ListenAddr netip.Addr
 	// Interface limits the rule to one interface of the host; "" is any.
 	Interface string
-	// FirstPort and LastPort bound the host ports, both included.
+	// FirstPort and LastPort bound the host ports, both included. Both are 0
+	// where the host's kernel is to choose a port.
 	FirstPort, LastPort uint16
 	// TargetFirstPort is the guest port that FirstPort is handed to.
 	TargetFirstPort uint16
 	// TargetAddr is the address on the guest's side; the zero Addr means the
 	// guest's own address.
 	TargetAddr netip.Addr
+	// BestEffort says that ports which cannot be had are left out, as long as
+	// there is one that can: the rule asked for "all". Except are ports to
+	// leave out from the start; only a rule with BestEffort has them. It is
+	// shared between copies and not changed.
+	BestEffort bool
+	Except     []Range
 }
 
 // TargetPort returns the guest port for a host port within the rule.
 func (r Rule) TargetPort(hostPort uint16) uint16 {
+	if r.AnyPort() {
+		return r.TargetFirstPort
+	}
 	return r.TargetFirstPort + (hostPort - r.FirstPort)
 }
 
-// Ports returns how many host ports the rule covers.
+// AnyPort reports whether the host's kernel is to choose the port.
+func (r Rule) AnyPort() bool { return r.LastPort == 0 }
+
+// Ports returns how many host ports the rule covers, exceptions included.
 func (r Rule) Ports() int { return int(r.LastPort) - int(r.FirstPort) + 1 }
+
+// HostPorts yields the host ports to listen on, without those in Except.
+func (r Rule) HostPorts() iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		for p := int(r.FirstPort); p <= int(r.LastPort); p++ {
+			if r.covers(uint16(p)) && !yield(uint16(p)) {
+				return
+			}
+		}
+	}
+}
+
+func (r Rule) covers(port uint16) bool {
+	return r.FirstPort <= port && port <= r.LastPort &&
+		!slices.ContainsFunc(r.Except, func(x Range) bool { return x.Contains(port) })
+}
+
+// Without returns the rule with more ports left out. Only a rule with
+// BestEffort can do without some of its ports; others come back as they are.
+func (r Rule) Without(out ...Range) Rule {
+	if r.BestEffort {
+		r.Except = append(slices.Clone(r.Except), out...)
+	}
+	return r
+}
 
 // Spec returns the rule in the notation that ParseSpec reads.
 func (r Rule) Spec() string {
@@ -89,24 +143,37 @@ func (r Rule) Spec() string {
 	if b.Len() > 0 {
 		b.WriteByte('/')
 	}
-	writeRange(&b, r.FirstPort, r.LastPort)
+	if r.BestEffort {
+		b.WriteString(allPorts)
+	} else {
+		writeRange(&b, r.FirstPort, r.LastPort)
+	}
+	r.writeTarget(&b)
+	for _, x := range r.Except {
+		b.WriteString(",~")
+		writeRange(&b, x.First, x.Last)
+	}
+	return b.String()
+}
+
+func (r Rule) writeTarget(b *strings.Builder) {
 	moved := r.TargetFirstPort != r.FirstPort
+	last := r.TargetPort(r.LastPort)
 	if r.TargetAddr.IsValid() {
 		b.WriteByte(':')
 		if r.TargetAddr.Is6() {
-			fmt.Fprintf(&b, "[%s]", r.TargetAddr)
+			fmt.Fprintf(b, "[%s]", r.TargetAddr)
 		} else {
 			b.WriteString(r.TargetAddr.String())
 		}
 		if moved {
 			b.WriteByte('/')
-			writeRange(&b, r.TargetFirstPort, r.TargetPort(r.LastPort))
+			writeRange(b, r.TargetFirstPort, last)
 		}
 	} else if moved {
 		b.WriteByte(':')
-		writeRange(&b, r.TargetFirstPort, r.TargetPort(r.LastPort))
+		writeRange(b, r.TargetFirstPort, last)
 	}
-	return b.String()
 }
 
 // String returns the protocol and the rule's notation, as "tcp 8080:80".

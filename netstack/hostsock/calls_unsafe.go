@@ -134,6 +134,14 @@ func setsockopt(fd, level, opt int, value int32) Errno {
 	return errno
 }
 
+// BindToDevice makes fd send and receive through d only (SO_BINDTODEVICE,
+// socket(7)); it needs no privilege as long as fd is bound to no other.
+func BindToDevice(fd int, d *Device) Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE,
+		uintptr(unsafe.Pointer(&d.name)), uintptr(d.bytes)+1, 0)
+	return errno
+}
+
 // getsockoptInt reads an int option.
 func getsockoptInt(fd, level, opt int) (int32, Errno) {
 	var value int32

@@ -77,49 +77,36 @@ func reportErrors(fd int, v6 bool) Errno {
 	return setsockopt(fd, unix.SOL_IP, unix.IP_RECVERR, 1)
 }
 
-// ListenDatagram opens a UDP socket that receives what is sent to e, or, with
-// dual, to its port on all addresses of both families. device names the
-// interface to listen on; empty means all. RecvFrom reports the local address
-// that each datagram was sent to.
-func ListenDatagram(e Endpoint, v6, dual bool, device string) (int, error) {
-	fd, errno := OpenDatagram(v6)
+// ListenDatagram opens a UDP socket that receives what is sent to e, or to its
+// port on all addresses of the families where e has no address at all. RecvFrom
+// reports the local address that each datagram was sent to.
+func ListenDatagram(e Endpoint, o ListenOptions) (int, error) {
+	fd, errno := OpenDatagram(o.V6)
 	if errno != 0 {
 		return -1, fmt.Errorf("open a UDP socket: %w", errno)
 	}
 	// Two programs that both share the port would steal from each other.
 	errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
-	if errno == 0 && v6 {
-		errno = setsockopt(fd, unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
-	} else if errno == 0 {
-		errno = setsockopt(fd, unix.SOL_IP, unix.IP_PKTINFO, 1)
+	if errno == 0 {
+		errno = reportLocal(fd, o.V6)
 	}
 	if errno != 0 {
 		Close(fd)
 		return -1, fmt.Errorf("set up a UDP socket: %w", errno)
 	}
-	if err := bindListener(fd, e, v6, dual, device); err != nil {
+	if err := bindListener(fd, e, o); err != nil {
 		Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-func bindListener(fd int, e Endpoint, v6, dual bool, device string) error {
-	if dual {
-		if errno := setsockopt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 0); errno != 0 {
-			return fmt.Errorf("clear IPV6_V6ONLY: %w", errno)
-		}
+// reportLocal makes RecvFrom tell which address a datagram was sent to.
+func reportLocal(fd int, v6 bool) Errno {
+	if v6 {
+		return setsockopt(fd, unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
 	}
-	if device != "" {
-		if err := unix.BindToDevice(fd, device); err != nil {
-			return fmt.Errorf("bind to interface %s: %w", device, err)
-		}
-	}
-	var c Calls
-	if errno := c.Bind(fd, e, v6); errno != 0 {
-		return fmt.Errorf("bind to %v: %w", e, errno)
-	}
-	return nil
+	return setsockopt(fd, unix.SOL_IP, unix.IP_PKTINFO, 1)
 }
 
 // SetTTL sets the TTL or hop limit of what fd sends; 1 to 255.

@@ -77,12 +77,12 @@ func TestDatagramExchange(t *testing.T) {
 		if dual {
 			e = Endpoint{}
 		}
-		a, err := ListenDatagram(e, dual, dual, "")
+		a, err := ListenDatagram(e, ListenOptions{V6: dual, Dual: dual})
 		if err != nil {
 			t.Skip(err)
 		}
 		defer Close(a)
-		b, err := ListenDatagram(Endpoint{Addr: loopback4}, false, false, "")
+		b, err := ListenDatagram(Endpoint{Addr: loopback4}, ListenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,6 +42,7 @@ const (
 	EADDRINUSE    = unix.EADDRINUSE
 	EADDRNOTAVAIL = unix.EADDRNOTAVAIL
 	ENOTCONN      = unix.ENOTCONN
+	EAFNOSUPPORT  = unix.EAFNOSUPPORT
 )
 
 // Endpoint is an address and port, in host byte order, with the scope of an

@@ -57,47 +57,31 @@ func HasPeekOffset() bool {
 	return true
 }
 
-// ListenStream opens a listening TCP socket on e, or on all addresses of both
-// families where e has no address at all. device names the interface to listen
-// on; empty means all. Connections inherit TCP_NODELAY from it.
-func ListenStream(e Endpoint, v6, dual bool, device string) (int, error) {
-	fd, errno := OpenStream(v6)
+// ListenStream opens a listening TCP socket on e, or on all addresses of the
+// families where e has no address at all. Connections inherit TCP_NODELAY from
+// it.
+func ListenStream(e Endpoint, o ListenOptions) (int, error) {
+	fd, errno := OpenStream(o.V6)
 	if errno != 0 {
 		return -1, fmt.Errorf("open a TCP socket: %w", errno)
 	}
-	if err := setUpListener(fd, e, v6, dual, device); err != nil {
+	err := listenStream(fd, e, o)
+	if err != nil {
 		Close(fd)
 		return -1, err
-	}
-	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
-		Close(fd)
-		return -1, fmt.Errorf("listen on %v: %w", e, err)
 	}
 	return fd, nil
 }
 
-// setUpListener sets the options of a listening socket and binds it.
-func setUpListener(fd int, e Endpoint, v6, dual bool, device string) error {
+func listenStream(fd int, e Endpoint, o ListenOptions) error {
 	if errno := setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
 		return fmt.Errorf("set SO_REUSEADDR: %w", errno)
 	}
-	if v6 {
-		only := int32(1)
-		if dual {
-			only = 0
-		}
-		if errno := setsockopt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only); errno != 0 {
-			return fmt.Errorf("set IPV6_V6ONLY: %w", errno)
-		}
+	if err := bindListener(fd, e, o); err != nil {
+		return err
 	}
-	if device != "" {
-		if err := unix.BindToDevice(fd, device); err != nil {
-			return fmt.Errorf("bind to interface %s: %w", device, err)
-		}
-	}
-	var c Calls
-	if errno := c.Bind(fd, e, v6); errno != 0 {
-		return fmt.Errorf("bind to %v: %w", e, errno)
+	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
+		return fmt.Errorf("listen on %v: %w", e, err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ var loopback = header.AddrFromNetip(netip.MustParseAddr("127.0.0.1"))
 func pair(t *testing.T) (client, server int) {
 	t.Helper()
 	var c Calls
-	l, err := ListenStream(Endpoint{Addr: loopback}, false, false, "")
+	l, err := ListenStream(Endpoint{Addr: loopback}, ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSendSpaceAndErrors(t *testing.T) {
 	} else if errno != ECONNREFUSED {
 		t.Errorf("connect to a closed port: %v", errno)
 	}
-	if _, err := ListenStream(Endpoint{Addr: loopback, Port: 80}, false, false, "no-such-interface"); err == nil {
+	if _, err := ListenStream(Endpoint{Addr: loopback, Port: 80}, ListenOptions{Device: "no-such-interface"}); err == nil {
 		t.Error("listened on an interface that does not exist")
 	}
 }

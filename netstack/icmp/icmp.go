@@ -43,6 +43,9 @@ type Config struct {
 	// Outbound4 and Outbound6 are the source addresses of sockets; the zero
 	// Addr leaves the choice to the kernel.
 	Outbound4, Outbound6 header.Addr
+	// Device4 and Device6 are the interfaces that sockets send by; the zero
+	// Device leaves the choice to the kernel.
+	Device4, Device6 hostsock.Device
 	// MaxFlows bounds the flows, and so the sockets; 0 means 256.
 	MaxFlows int
 	// OwnGateway says that no host has the address Link.Gateway4.

@@ -123,9 +123,16 @@ func (h *Handler) socket(k *flowtable.Key, host header.Addr) (int, hostsock.Errn
 	}
 	local := hostsock.Endpoint{Port: k.LocalPort} // of ping sockets: the identifier
 	if !host.IsLoopback() {
+		device := &h.cfg.Device6
 		local.Addr = h.cfg.Outbound6
 		if !v6 {
-			local.Addr = h.cfg.Outbound4
+			local.Addr, device = h.cfg.Outbound4, &h.cfg.Device4
+		}
+		if device.Given() {
+			if errno = hostsock.BindToDevice(fd, device); errno != 0 {
+				hostsock.Close(fd)
+				return -1, errno
+			}
 		}
 	}
 	if errno = h.conn.Bind(fd, local, v6); errno != 0 {

@@ -72,12 +72,8 @@ func (h *Handler) startConnect(host header.Addr, port uint16) (int, hostsock.Err
 	if errno != 0 {
 		return -1, errno
 	}
-	src := h.cfg.Outbound4
-	if v6 {
-		src = h.cfg.Outbound6
-	}
-	if src != (header.Addr{}) {
-		if errno = h.calls.Bind(fd, hostsock.Endpoint{Addr: src}, v6); errno != 0 {
+	if !host.IsLoopback() {
+		if errno = h.bindOutbound(fd, v6); errno != 0 {
 			hostsock.Close(fd)
 			return -1, errno
 		}
@@ -88,6 +84,23 @@ func (h *Handler) startConnect(host header.Addr, port uint16) (int, hostsock.Err
 		return -1, errno
 	}
 	return fd, errno
+}
+
+// bindOutbound sets where a connection to the outside comes from.
+func (h *Handler) bindOutbound(fd int, v6 bool) hostsock.Errno {
+	src, device := h.cfg.Outbound4, &h.cfg.Device4
+	if v6 {
+		src, device = h.cfg.Outbound6, &h.cfg.Device6
+	}
+	if device.Given() {
+		if errno := hostsock.BindToDevice(fd, device); errno != 0 {
+			return errno
+		}
+	}
+	if src == (header.Addr{}) {
+		return 0
+	}
+	return h.calls.Bind(fd, hostsock.Endpoint{Addr: src}, v6)
 }
 
 // readSyn takes over what the guest's SYN or SYN-ACK says, and where its stream

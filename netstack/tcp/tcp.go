@@ -28,6 +28,9 @@ type Config struct {
 	// Outbound4 and Outbound6 are the source addresses of connections to the
 	// host's side; the zero Addr leaves the choice to the kernel.
 	Outbound4, Outbound6 header.Addr
+	// Device4 and Device6 are the interfaces that such connections leave by;
+	// the zero Device leaves the choice to the kernel.
+	Device4, Device6 hostsock.Device
 	// MaxSendBufferBytes is the largest send buffer that the host gives a
 	// socket (the last number of tcp_wmem, tcp(7)); windows are scaled for it. 0
 	// takes Linux' own default.

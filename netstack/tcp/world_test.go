@@ -173,7 +173,7 @@ func (w *world) loopback() string {
 func (w *world) openForward(targetPort uint16) {
 	w.Helper()
 	addr := header.AddrFromNetip(netip.MustParseAddr(w.loopback()))
-	fd, err := hostsock.ListenStream(hostsock.Endpoint{Addr: addr}, w.v6, false, "")
+	fd, err := hostsock.ListenStream(hostsock.Endpoint{Addr: addr}, hostsock.ListenOptions{V6: w.v6})
 	if err != nil {
 		w.Fatal(err)
 	}

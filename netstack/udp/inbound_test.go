@@ -12,7 +12,7 @@ import (
 // listen forwards a free port of the host to port of the guest.
 func (x *world) listen(t *testing.T, e hostsock.Endpoint, v6, dual bool, port uint16) uint16 {
 	t.Helper()
-	fd, err := hostsock.ListenDatagram(e, v6, dual, "")
+	fd, err := hostsock.ListenDatagram(e, hostsock.ListenOptions{V6: v6, Dual: dual})
 	if err != nil {
 		t.Skip(err)
 	}

@@ -71,6 +71,10 @@ func (h *Handler) connect(e hostsock.Endpoint, port uint16) (int, hostsock.Errno
 	if errno != 0 {
 		return -1, errno
 	}
+	if errno = h.bindDevice(fd, &e.Addr); errno != 0 {
+		hostsock.Close(fd)
+		return -1, errno
+	}
 	local := hostsock.Endpoint{Addr: h.outbound(&e.Addr), Port: port}
 	if h.conn.Bind(fd, local, v6) != 0 {
 		// Privileged, busy, or an address that the host does not have now.
@@ -98,6 +102,18 @@ func (h *Handler) outbound(a *header.Addr) header.Addr {
 		return h.cfg.Outbound4
 	}
 	return h.cfg.Outbound6
+}
+
+// bindDevice makes datagrams to a leave by the interface that is asked for.
+func (h *Handler) bindDevice(fd int, a *header.Addr) hostsock.Errno {
+	device := &h.cfg.Device4
+	if !a.Is4() {
+		device = &h.cfg.Device6
+	}
+	if a.IsLoopback() || !device.Given() {
+		return 0
+	}
+	return hostsock.BindToDevice(fd, device)
 }
 
 // maxStrays bounds what is dropped from a new socket.

@@ -351,3 +351,17 @@ func TestAllocatesNothing(t *testing.T) {
 func addrPort(a string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(a), port)
 }
+
+// TestDevice: datagrams to the outside leave by the interface that is asked for,
+// those to the host's loopback as ever.
+func TestDevice(t *testing.T) {
+	x, peer := newWorld(t, func(c *Config) { c.Device4 = hostsock.DeviceNamed("no-such-if") }), newHost(t, false)
+	x.send(guest4, addr("198.51.100.1"), 5000, 5000, []byte("x"))
+	if x.h.NumFlows() != 0 || x.h.Counters.SendFailed != 1 {
+		t.Errorf("by an interface that the host lacks: %+v", x.h.Counters)
+	}
+	x.send(guest4, loop4, freePort(t, false), peer.port, []byte("x"))
+	if x.h.NumFlows() != 1 {
+		t.Errorf("to the loopback: %+v", x.h.Counters)
+	}
+}

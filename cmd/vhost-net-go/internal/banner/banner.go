@@ -31,6 +31,8 @@ type Screen struct {
 	SocketPath string
 	FD         int
 	Plan       plan.Plan
+	// Ports are the forwarded ports, as "tcp 2222:22".
+	Ports []string
 }
 
 // Text returns the screen, lines of at most about 100 characters unless the
@@ -102,12 +104,20 @@ func (s Screen) network(b *strings.Builder) {
 	if p.AnnounceMTU {
 		fmt.Fprintf(b, "  MTU   %d\n", p.MTU)
 	}
-	for _, r := range p.Forwards {
+	for _, r := range s.Ports {
 		fmt.Fprintf(b, "  port  %s of the host leads to the guest\n", r)
 	}
-	for _, a := range []netip.Addr{p.MapHostLoopback4, p.MapHostLoopback6} {
-		if a.IsValid() {
-			fmt.Fprintf(b, "  host  its loopback services, at %s\n", a)
+	for _, m := range []struct {
+		addr netip.Addr
+		what string
+	}{
+		{p.MapHostLoopback4, "its loopback services"},
+		{p.MapHostLoopback6, "its loopback services"},
+		{p.MapGuest4, "its services on the guest's address"},
+		{p.MapGuest6, "its services on the guest's address"},
+	} {
+		if m.addr.IsValid() {
+			fmt.Fprintf(b, "  host  %s, at %s\n", m.what, m.addr)
 		}
 	}
 }

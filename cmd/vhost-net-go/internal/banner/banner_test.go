@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
-	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 )
 
 func examplePlan() plan.Plan {
@@ -20,8 +19,7 @@ func examplePlan() plan.Plan {
 		DNS:         []netip.Addr{ip("192.0.2.1"), ip("192.0.2.53")},
 		Search:      []string{"a.example"},
 		DNSForward4: ip("192.0.2.1"), DNSHost4: ip("127.0.0.53"),
-		Forwards:         []forward.Rule{{Proto: forward.TCP, FirstPort: 2222, LastPort: 2222, TargetFirstPort: 22}},
-		MapHostLoopback4: ip("192.0.2.9"),
+		MapHostLoopback4: ip("192.0.2.9"), MapGuest6: ip("2001:db8::9"),
 	}
 }
 
@@ -35,13 +33,13 @@ func wantAll(t *testing.T, text string, want ...string) {
 }
 
 func TestListens(t *testing.T) {
-	text := Screen{Version: "v1", SocketPath: "/run/x.sock", Plan: examplePlan()}.Text()
+	text := Screen{Version: "v1", SocketPath: "/run/x.sock", Plan: examplePlan(), Ports: []string{"tcp 2222:22"}}.Text()
 	wantAll(t, text, "vhost-net-go v1: listening on /run/x.sock", "share=on",
 		"-chardev socket,id=vnet0,path=/run/x.sock,reconnect-ms=1000 ", "-netdev vhost-user,", "before 9.2: reconnect=1",
 		"path='/run/x.sock' mode='client'><reconnect enabled='yes'", "<access mode='shared'/>",
 		"192.0.2.5/24, gateway 192.0.2.1", "2001:db8::/64 (the guest forms", "gateway fe80::1",
 		"192.0.2.1 (to the host's 127.0.0.53), 192.0.2.53; search a.example", "MTU   65520",
-		"tcp 2222:22 of the host", "loopback services, at 192.0.2.9")
+		"tcp 2222:22 of the host", "loopback services, at 192.0.2.9", "services on the guest's address, at 2001:db8::9")
 	if n := strings.Count(text, "\n"); n > 24 {
 		t.Errorf("%d lines are more than one screen", n)
 	}

@@ -71,3 +71,9 @@ func TestReadWithIPv6SwitchedOff(t *testing.T) {
 		}
 	}, append(veth0[:4:4], "addr add 192.0.2.5/24 dev up0", "route add default via 192.0.2.1", "addr add 2001:db8::5/64 dev up0 nodad")...)
 }
+
+func TestLocalPorts(t *testing.T) {
+	if p := localPorts(); p[0] == 0 || p[0] > p[1] {
+		t.Errorf("local ports %v", p)
+	}
+}

@@ -45,14 +45,17 @@ type State struct {
 	// ULA is a prefix of 64 bits for a guest whose host has no IPv6 prefix to
 	// copy: unique to this machine and the same after a restart.
 	ULA netip.Prefix
+	// LocalPorts are the ports that the kernel gives to outgoing connections,
+	// first and last (ip_local_port_range, ip(7)).
+	LocalPorts [2]uint16
 	// Warning is one line for the log, or "".
 	Warning string
 }
 
 // Source says where to look.
 type Source struct {
-	// Interface is the template interface; "" picks one for each family.
-	Interface string
+	// Interface4 and Interface6 are the template interfaces; "" picks one.
+	Interface4, Interface6 string
 	// ResolvConf is the path of the resolver file, MachineID that of the
 	// file that tells machines apart (machine-id(5)).
 	ResolvConf, MachineID string
@@ -63,11 +66,11 @@ func DefaultSource() Source {
 	return Source{ResolvConf: "/etc/resolv.conf", MachineID: "/etc/machine-id"}
 }
 
-// ErrNoInterface is wrapped when Source.Interface does not exist.
+// ErrNoInterface is wrapped when a Source's interface does not exist.
 var ErrNoInterface = errors.New("there is no such interface")
 
 // Read looks at the network namespace that the calling thread is in. The only
-// error is a Source.Interface that does not exist.
+// error is an interface of src that does not exist.
 func Read(src Source) (State, error) {
 	var st State
 	st.HasIPv6 = hasIPv6()
@@ -75,13 +78,14 @@ func Read(src Source) (State, error) {
 	if err != nil {
 		st.Warning = fmt.Sprintf("cannot read the host's network, the guest gets a private one: %v", err)
 	}
-	if src.Interface != "" && err == nil {
-		if _, ok := t.linkNamed(src.Interface); !ok {
-			return State{}, fmt.Errorf("%q: %w", src.Interface, ErrNoInterface)
+	for _, name := range []string{src.Interface4, src.Interface6} {
+		if _, ok := t.linkNamed(name); !ok && name != "" && err == nil {
+			return State{}, fmt.Errorf("%q: %w", name, ErrNoInterface)
 		}
 	}
-	st.V4 = t.family(unix.AF_INET, src.Interface)
-	st.V6 = t.family(unix.AF_INET6, src.Interface)
+	st.V4 = t.family(unix.AF_INET, src.Interface4)
+	st.V6 = t.family(unix.AF_INET6, src.Interface6)
+	st.LocalPorts = localPorts()
 	if st.Warning == "" && !st.V4.Addr.IsValid() && !st.V6.Addr.IsValid() {
 		st.Warning = "the host has no network, the guest gets a private one"
 	}
@@ -92,6 +96,19 @@ func Read(src Source) (State, error) {
 	}
 	st.Resolvers, st.Search = ParseResolvConf(text)
 	return st, nil
+}
+
+// localPorts reads the range from the kernel; unreadable, it is that of RFC 6335
+// section 6.
+func localPorts() [2]uint16 {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err == nil {
+		var p [2]uint16
+		if _, err = fmt.Sscan(string(text), &p[0], &p[1]); err == nil && p[0] <= p[1] {
+			return p
+		}
+	}
+	return [2]uint16{49152, 65535}
 }
 
 func hasIPv6() bool {

@@ -48,7 +48,7 @@ func source(t *testing.T, iface, resolv string) Source {
 	if err := os.WriteFile(path, []byte(resolv), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Source{Interface: iface, ResolvConf: path}
+	return Source{Interface4: iface, Interface6: iface, ResolvConf: path}
 }
 
 // veth0 is a pair whose one end plays the uplink.

@@ -13,20 +13,20 @@ import (
 // Log is the daemon's log. Its methods are safe for concurrent use.
 type Log struct {
 	hclog.Logger
-	out  io.Writer
+	out  *output
 	file *File
 }
 
 // Open starts a log at the given level. With a path it goes to that file,
 // which holds at most limitBytes; otherwise to stderr.
 func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) (*Log, error) {
-	l := &Log{out: stderr}
+	l := &Log{out: &output{w: stderr}}
 	if path != "" {
 		f, err := OpenFile(path, limitBytes)
 		if err != nil {
 			return nil, err
 		}
-		l.out, l.file = f, f
+		l.out.w, l.file = f, f
 	}
 	l.Logger = hclog.New(&hclog.LoggerOptions{
 		Name:   "vhost-net-go",
@@ -34,6 +34,14 @@ func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) 
 		Output: l.out,
 	})
 	return l, nil
+}
+
+// Detach gives up standard error: unless there is a file, what follows goes to
+// the system's log.
+func (l *Log) Detach() {
+	if l.file == nil {
+		l.out.detach()
+	}
 }
 
 // Screen writes text as it is, for the start-up screen, whose lines are there

@@ -60,11 +60,12 @@ func setPerFamily(v4, v6 *netip.Addr, check func(netip.Addr) error) func(string)
 	}
 }
 
-func setMapLoopback(o *Options) func(string) error {
-	set := setPerFamily(&o.MapHostLoopback4, &o.MapHostLoopback6, unicastOnly)
+// setMapped stores an address that stands for others; "none" takes it back.
+func setMapped(v4, v6 *netip.Addr) func(string) error {
+	set := setPerFamily(v4, v6, unicastOnly)
 	return func(text string) error {
 		if text == "none" {
-			o.MapHostLoopback4, o.MapHostLoopback6 = netip.Addr{}, netip.Addr{}
+			*v4, *v6 = netip.Addr{}, netip.Addr{}
 			return nil
 		}
 		return set(text)

@@ -17,6 +17,12 @@ func (o *Options) check(fs *pflag.FlagSet) error {
 			return err
 		}
 	}
+	if o.Passt && !o.vhostUser {
+		return errors.New("--vhost-user: is missing; this is vhost-net-go in the place of passt, and it speaks vhost-user only")
+	}
+	if o.Background && o.StatsSeconds > 0 {
+		return fmt.Errorf("--stats \"%d\": needs --foreground", o.StatsSeconds)
+	}
 	if fs.Changed("log-size") && o.LogFile == "" {
 		return errors.New("--log-size: needs --log-file, whose size it limits")
 	}
@@ -68,10 +74,23 @@ func (o *Options) checkAddresses(fs *pflag.FlagSet) error {
 	if err := o.checkFamily(); err != nil {
 		return err
 	}
-	if o.IPv6Only && o.PrefixLen4 != 0 {
+	switch {
+	case o.IPv6Only && o.PrefixLen4 != 0:
 		return errors.New("-n, --netmask: cannot be combined with --ipv6-only")
+	case o.IPv6Only && o.OutboundIf4 != "":
+		return fmt.Errorf("--outbound-if4 %q: cannot be combined with --ipv6-only", o.OutboundIf4)
+	case o.IPv4Only && o.OutboundIf6 != "":
+		return fmt.Errorf("--outbound-if6 %q: cannot be combined with --ipv4-only", o.OutboundIf6)
+	case o.MapGuest4.IsValid() && o.MapGuest4 == o.MapHostLoopback4:
+		return mappedTwice(o.MapGuest4)
+	case o.MapGuest6.IsValid() && o.MapGuest6 == o.MapHostLoopback6:
+		return mappedTwice(o.MapGuest6)
 	}
 	return nil
+}
+
+func mappedTwice(a netip.Addr) error {
+	return fmt.Errorf("--map-guest-addr %q: is what --map-host-loopback maps; an address leads to one place", a)
 }
 
 // checkFamily refuses addresses of a family that is switched off.
@@ -86,6 +105,7 @@ func (o *Options) checkFamily() error {
 		{"--dns-forward", []netip.Addr{o.DNSForward4, o.DNSForward6}},
 		{"-o, --outbound", []netip.Addr{o.Outbound4, o.Outbound6}},
 		{"--map-host-loopback", []netip.Addr{o.MapHostLoopback4, o.MapHostLoopback6}},
+		{"--map-guest-addr", []netip.Addr{o.MapGuest4, o.MapGuest6}},
 	}
 	for _, g := range given {
 		for _, a := range g.addrs {

@@ -68,6 +68,35 @@ func TestCommandLinesOfOthers(t *testing.T) {
 }
 
 // TestLastOccurrenceWins repeats each option that holds one value.
+// TestParsePasst is about what differs under that name.
+func TestParsePasst(t *testing.T) {
+	got, err := ParsePasst(strings.Fields("--vhost-user -s /s"))
+	want := defaults()
+	want.Passt, want.Background, want.SocketPath = true, true, "/s"
+	if d := cmp.Diff(want, got, cmpOptions); d != "" || err != nil {
+		t.Errorf("error %v, options (-want +got):\n%s", err, d)
+	}
+	got, err = ParsePasst(strings.Fields("-f --stats 3 --vhost-user -s /s"))
+	want.Background, want.StatsSeconds = false, 3
+	if d := cmp.Diff(want, got, cmpOptions); d != "" || err != nil {
+		t.Errorf("error %v, options (-want +got):\n%s", err, d)
+	}
+	for args, wants := range map[string][]string{
+		"-s /s":                  {"--vhost-user", "is missing", "vhost-user only"},
+		"--vhost-user --stats 3": {"--stats", `"3"`, "--foreground"},
+	} {
+		_, err := ParsePasst(strings.Fields(args))
+		for _, w := range wants {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: error %v lacks %q", args, err, w)
+			}
+		}
+	}
+	if o, err := ParsePasst([]string{"--print-capabilities"}); err != nil || !o.PrintCapabilities {
+		t.Errorf("%+v, error %v", o, err)
+	}
+}
+
 func TestLastOccurrenceWins(t *testing.T) {
 	for _, tt := range []struct{ flag, first, last string }{
 		{"-s", "/a", "/b"},

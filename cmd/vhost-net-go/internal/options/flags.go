@@ -29,7 +29,7 @@ func newFlagSet(o *Options, fwd *forwardState) *pflag.FlagSet {
 	fs.Usage = func() {}
 	addProcessFlags(fs, o)
 	addSocketFlags(fs, o)
-	addForwardFlags(fs, fwd)
+	addForwardFlags(fs, o, fwd)
 	addAddressFlags(fs, o)
 	addNameFlags(fs, o)
 	addSwitches(fs, o)
@@ -41,18 +41,25 @@ func addProcessFlags(fs *pflag.FlagSet, o *Options) {
 	onP(fs, &o.Help, "help", "h", "print this help and exit")
 	onP(fs, &o.Version, "version", "", "print the version and exit")
 	onP(fs, &o.PrintCapabilities, "print-capabilities", "", "print what this backend can do, as JSON for QEMU's and libvirt's tools, and exit")
-	accepted(fs, "vhost-user", "", "always on")
-	accepted(fs, "foreground", "f", "always on")
-	accepted(fs, "stderr", "e", "")
+	valueP(fs, "config", "", "`FILE` with more options, one per line without its dashes; # begins a comment", configFile(fs))
+	onP(fs, &o.vhostUser, "vhost-user", "", "accepted; always on")
+	onP(fs, &o.foreground, "foreground", "f", "stay in the foreground; accepted, always on unless started under the name passt")
+	valueP(fs, "runas", "", "`USER` to change to when started as root: UID, UID:GID, LOGIN or LOGIN:GROUP", setRunAs(&o.RunAs))
+	noted(fs, o, "stderr", "e", "", "messages go to standard error in the foreground, whatever is asked for")
 	doP(fs, "debug", "d", "log more", func() { o.Level = max(o.Level, Debug) })
 	doP(fs, "trace", "", "log still more", func() { o.Level = Trace })
 	doP(fs, "quiet", "q", "log only warnings and errors", func() { o.Level = Quiet })
 	valueP(fs, "log-file", "l", "`FILE` to log to instead of standard error", setPath(&o.LogFile))
 	valueP(fs, "log-size", "", "`BYTES` a log file may hold; the oldest lines go (default 1048576)", setInt64(&o.LogBytes, MinLogBytes, 1<<31-1))
+	valueP(fs, "stats", "", "`SECONDS` at least between two lines of counters, which are logged when they have changed", setInt(&o.StatsSeconds, 1, 86400, "seconds"))
 	valueP(fs, "pid", "P", "`FILE` for the process id", setPath(&o.PidFile))
 	valueP(fs, "pcap", "p", "`FILE` for a capture of the guest's link, in pcapng", setPath(&o.PcapFile))
 	valueP(fs, "pcap-snaplen", "", "`BYTES` of each frame to keep in it (default: all)", setInt(&o.PcapSnapBytes, MinPcapSnapBytes, capture.MaxSnapBytes, "bytes"))
 	valueP(fs, "pcap-size", "", "`BYTES` it may hold; it ends there (default: no limit)", setInt64(&o.PcapBytes, MinPcapBytes, 1<<50))
+	noted(fs, o, "chroot-fallback", "", "", "there is no pivot_root that could fail")
+	noted(fs, o, "migrate-exit", "", "", "there is no migration")
+	noted(fs, o, "migrate-no-linger", "", "", "there is no migration")
+	noted(fs, o, "repair-path", "", "PATH", "there is no migration, and so no socket for passt-repair")
 }
 
 func addSocketFlags(fs *pflag.FlagSet, o *Options) {
@@ -64,9 +71,10 @@ func addSocketFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "reconnect-ms", "", "`MS` at most between two attempts of --client (default 1000)", setInt(&o.ReconnectMs, 1, 3600000, "milliseconds"))
 }
 
-func addForwardFlags(fs *pflag.FlagSet, fwd *forwardState) {
-	valueP(fs, "tcp-ports", "t", "TCP ports of the host that lead into the guest; `SPEC` is [ADDR[%IF]/]PORT[:GUESTPORT],... or none; repeatable", setForward(fwd, forward.TCP))
+func addForwardFlags(fs *pflag.FlagSet, o *Options, fwd *forwardState) {
+	valueP(fs, "tcp-ports", "t", "TCP ports of the host that lead into the guest; `SPEC` is [[ADDR][%IF]/]PORT[-PORT][:GUESTPORT],... or all or none; repeatable", setForward(fwd, forward.TCP))
 	valueP(fs, "udp-ports", "u", "the same for UDP; `SPEC` as above", setForward(fwd, forward.UDP))
+	onP(fs, &o.FreeBind, "freebind", "", "let -t and -u listen on addresses that the host does not have yet")
 }
 
 func addAddressFlags(fs *pflag.FlagSet, o *Options) {
@@ -77,10 +85,13 @@ func addAddressFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "mac-addr", "M", "`MAC` address of the gateway (default 9a:55:9a:55:9a:55)", setMAC(&o.MAC))
 	valueP(fs, "interface", "i", "`NAME` of the host interface to copy addresses and routes from", setInterface(&o.Interface))
 	valueP(fs, "outbound", "o", "`ADDR` of the host to send from, per family", setPerFamily(&o.Outbound4, &o.Outbound6, anyUnicast))
+	valueP(fs, "outbound-if4", "", "`NAME` of the interface that IPv4 to the outside leaves by, and to copy from unless -i is given", setInterface(&o.OutboundIf4))
+	valueP(fs, "outbound-if6", "", "`NAME` of the same for IPv6", setInterface(&o.OutboundIf6))
 	onP(fs, &o.IPv4Only, "ipv4-only", "4", "no IPv6 for the guest")
 	onP(fs, &o.IPv6Only, "ipv6-only", "6", "no IPv4 for the guest")
-	valueP(fs, "map-host-loopback", "", "`ADDR` at which the guest reaches the host's loopback, per family, or none (default none)", setMapLoopback(o))
+	valueP(fs, "map-host-loopback", "", "`ADDR` at which the guest reaches the host's loopback, per family, or none (default none)", setMapped(&o.MapHostLoopback4, &o.MapHostLoopback6))
 	accepted(fs, "no-map-gw", "", "always on: the gateway's address never leads to the host's loopback")
+	valueP(fs, "map-guest-addr", "", "`ADDR` at which the guest reaches what the host runs on the guest's own address, per family, or none (default none)", setMapped(&o.MapGuest4, &o.MapGuest6))
 }
 
 func addNameFlags(fs *pflag.FlagSet, o *Options) {
@@ -93,6 +104,8 @@ func addNameFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "dhcp-boot", "", "`FILE[,ADDR]` that the guest boots from the network: an URL, or a file at ADDR (default: the gateway)", setBoot(o))
 	onP(fs, &o.NoDHCPDNS, "no-dhcp-dns", "", "announce no resolvers")
 	onP(fs, &o.NoDHCPSearch, "no-dhcp-search", "", "announce no search domains")
+	noted(fs, o, "dhcp-dns", "", "", "resolvers are announced unless --no-dhcp-dns is given")
+	noted(fs, o, "dhcp-search", "", "", "search domains are announced unless --no-dhcp-search is given")
 }
 
 func addSwitches(fs *pflag.FlagSet, o *Options) {

@@ -3,7 +3,8 @@
 // Names and meanings are those of passt wherever passt has the option, so that
 // a program that starts passt can start vhost-net-go instead. As there, the
 // last occurrence of a repeated option wins, except for the ones that collect
-// (-D, -S, -t, -u) and for -a, which is taken once per address family.
+// (-D, -S, -t, -u) and for -a, which is taken once per address family. A file
+// of options counts as if it stood where --config names it.
 package options
 
 import (
@@ -69,6 +70,16 @@ type Options struct {
 	// OneOff ends the daemon when its frontend goes away.
 	OneOff bool
 
+	// Background says that the daemon detaches from its caller once it is
+	// ready. RunAs is whom it runs as then: UID, UID:GID, LOGIN or
+	// LOGIN:GROUP; "" keeps the caller's.
+	Background bool
+	RunAs      string
+	// Passt says that these are the arguments of a program called passt.
+	Passt bool
+	// Notes are lines for the log about options that change nothing.
+	Notes []string
+
 	// PidFile and LogFile are paths, "" for none.
 	PidFile, LogFile string
 	// LogBytes is the log file's size limit.
@@ -79,9 +90,14 @@ type Options struct {
 	PcapFile      string
 	PcapSnapBytes int
 	PcapBytes     int64
+	// StatsSeconds is how often counters that have changed are logged; 0:
+	// only when asked for by a signal.
+	StatsSeconds int
 
 	// Forwards holds the rules of -t and -u in the order given.
 	Forwards []forward.Rule
+	// FreeBind allows them on addresses that the host does not have.
+	FreeBind bool
 
 	// Addr4 and Addr6 are the guest's addresses, PrefixLen4 the IPv4 prefix
 	// length (0: not given). An IPv6 prefix is always 64 bits long.
@@ -119,12 +135,20 @@ type Options struct {
 	// which a guest that boots from the network is told.
 	BootFile   string
 	BootServer netip.Addr
+	// OutboundIf4 and 6 are the interfaces that these leave by, and addresses
+	// and routes are copied from unless Interface says otherwise.
+	OutboundIf4, OutboundIf6 string
 	// MapHostLoopback4 and 6 are the addresses at which the guest reaches
 	// the host's loopback. Not given: it cannot.
 	MapHostLoopback4, MapHostLoopback6 netip.Addr
+	// MapGuest4 and 6 are the addresses at which the guest reaches what the
+	// host runs on the guest's own addresses.
+	MapGuest4, MapGuest6 netip.Addr
 
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 
 	// addrLen4 is the prefix length written behind -a, 0 for none.
 	addrLen4 int
+	// foreground and vhostUser were given.
+	foreground, vhostUser bool
 }

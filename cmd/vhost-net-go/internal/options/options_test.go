@@ -34,6 +34,10 @@ func defaults() Options {
 	return Options{FD: -1, ReconnectMs: DefaultReconnectMs, SocketMode: DefaultSocketMode, LogBytes: DefaultLogBytes}
 }
 
+func everything(p forward.Proto, except ...forward.Range) forward.Rule {
+	return forward.Rule{Proto: p, FirstPort: 1, LastPort: 65535, TargetFirstPort: 1, BestEffort: true, Except: except}
+}
+
 func TestParse(t *testing.T) {
 	tests := []struct {
 		args string
@@ -47,7 +51,10 @@ func TestParse(t *testing.T) {
 		{"-F 3", func(o *Options) { o.FD, o.OneOff = 3, true }},
 		{"--fd 0", func(o *Options) { o.FD, o.OneOff = 0, true }},
 		{"-1", func(o *Options) { o.OneOff = true }},
-		{"--one-off -f --vhost-user -e", func(o *Options) { o.OneOff = true }},
+		{"--one-off -f --vhost-user -e", func(o *Options) {
+			o.OneOff = true
+			o.Notes = []string{"--stderr has no effect: messages go to standard error in the foreground, whatever is asked for"}
+		}},
 		{"-1f", func(o *Options) { o.OneOff = true }},
 		{"--client -s /s --reconnect-ms 100", func(o *Options) { o.Client, o.SocketPath, o.ReconnectMs = true, "/s", 100 }},
 		{"--socket-mode 0660", func(o *Options) { o.SocketMode = 0o660 }},
@@ -93,6 +100,26 @@ func TestParse(t *testing.T) {
 		{"--no-tcp --no-udp --no-dhcp --no-dhcpv6 --no-ra", func(o *Options) { o.NoTCP, o.NoUDP, o.NoDHCP, o.NoDHCP6, o.NoRA = true, true, true, true, true }},
 		{"--no-icmp", func(o *Options) { o.NoICMP, o.NoNDP, o.NoRA = true, true, true }},
 		{"--no-ndp", func(o *Options) { o.NoNDP, o.NoRA = true, true }},
+		{"-t all -t 8080:80 -u ~53", func(o *Options) {
+			o.Forwards = []forward.Rule{everything(forward.TCP), rule(forward.TCP, 8080, 80), everything(forward.UDP, forward.Range{First: 53, Last: 53})}
+		}},
+		{"-t 0:22 -t %eth0/80 -t %eth1/80 -t 127.0.0.1/0:22 --freebind", func(o *Options) {
+			o.FreeBind = true
+			eth0, eth1, lo := rule(forward.TCP, 80, 80), rule(forward.TCP, 80, 80), rule(forward.TCP, 0, 22)
+			eth0.Interface, eth1.Interface, lo.ListenAddr = "eth0", "eth1", addr("127.0.0.1")
+			o.Forwards = []forward.Rule{rule(forward.TCP, 0, 22), eth0, eth1, lo}
+		}},
+		{"--runas nobody:nogroup --stats 5", func(o *Options) { o.RunAs, o.StatsSeconds = "nobody:nogroup", 5 }},
+		{"--outbound-if4 eth0 --outbound-if6 wg0", func(o *Options) { o.OutboundIf4, o.OutboundIf6 = "eth0", "wg0" }},
+		{"--map-guest-addr 192.0.2.9 --map-guest-addr fd00::9", func(o *Options) { o.MapGuest4, o.MapGuest6 = addr("192.0.2.9"), addr("fd00::9") }},
+		{"--map-guest-addr 192.0.2.9 --map-guest-addr none", func(*Options) {}},
+		{"--chroot-fallback --repair-path /r --migrate-exit", func(o *Options) {
+			o.Notes = []string{
+				"--chroot-fallback has no effect: there is no pivot_root that could fail",
+				"--repair-path has no effect: there is no migration, and so no socket for passt-repair",
+				"--migrate-exit has no effect: there is no migration",
+			}
+		}},
 		{"--no-dhcp-dns --no-dhcp-search", func(o *Options) { o.NoDHCPDNS, o.NoDHCPSearch = true, true }},
 		// What libvirt's passt backend passes.
 		{"--vhost-user --one-off --socket /s --pid /p --tcp-ports 5301:5201", func(o *Options) {
@@ -186,9 +213,18 @@ func TestParseRefuses(t *testing.T) {
 		{"--dns-forward 127.0.0.1", []string{"--dns-forward", "loopback"}},
 		{"--dns-host x", []string{"--dns-host", `"x"`}},
 		{"--dns-host 127.0.0.53 -D none", []string{"--dns-host", "--dns none", "--dns-forward"}},
-		{"-t 0", []string{"-t, --tcp-ports", `"0"`, "port 0"}},
+		{"-t 0", []string{"-t, --tcp-ports", `"0"`, "port 0", "0:22"}},
 		{"-t x", []string{"-t, --tcp-ports", `"x"`, "1 to 65535"}},
-		{"-u all", []string{"-u, --udp-ports", `"all"`, "not supported yet"}},
+		{"-u auto", []string{"-u, --udp-ports", `"auto"`, "container"}},
+		{"-t all -t all", []string{"-t, --tcp-ports", `"tcp all" conflicts`}},
+		{"--runas :x", []string{"--runas", `":x"`, "LOGIN:GROUP"}},
+		{"--stats 0", []string{"--stats", `"0"`, "1 to 86400 (seconds)"}},
+		{"--outbound-if4 verylongifname01", []string{"--outbound-if4", `"verylongifname01"`, "15"}},
+		{"-6 --outbound-if4 eth0", []string{"--outbound-if4", `"eth0"`, "--ipv6-only"}},
+		{"-4 --outbound-if6 eth0", []string{"--outbound-if6", `"eth0"`, "--ipv4-only"}},
+		{"-4 --map-guest-addr fd00::1", []string{"--map-guest-addr", `"fd00::1"`, "--ipv4-only"}},
+		{"--map-guest-addr 127.0.0.1", []string{"--map-guest-addr", `"127.0.0.1"`, "loopback"}},
+		{"--map-guest-addr 192.0.2.1 --map-host-loopback 192.0.2.1", []string{"--map-guest-addr", `"192.0.2.1"`, "--map-host-loopback"}},
 		{"-t none -t 80", []string{"-t, --tcp-ports", `"80"`, "none"}},
 		{"-t 80 -t none", []string{"-t, --tcp-ports", `"none"`}},
 		{"-t 80 -t 80:81", []string{"--tcp-ports", `"tcp 80"`, `"tcp 80:81"`}},
@@ -238,12 +274,12 @@ func TestUsageNamesEveryOption(t *testing.T) {
 	for _, name := range strings.Fields("socket fd one-off foreground print-capabilities vhost-user tcp-ports udp-ports " +
 		"address netmask gateway mtu mac-addr dns search ipv4-only ipv6-only debug trace quiet log-file log-size pid help " +
 		"version interface outbound hostname map-host-loopback no-map-gw dns-forward dns-host no-tcp no-udp no-icmp no-dhcp " +
-		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms") {
+		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms config runas stats freebind outbound-if4 outbound-if6 map-guest-addr") {
 		if !strings.Contains(u, "--"+name) {
 			t.Errorf("--%s is missing", name)
 		}
 	}
-	if strings.Contains(u, "[=") || strings.Contains(u, "--runas") {
+	if strings.Contains(u, "[=") || strings.Contains(u, "--netns") {
 		t.Errorf("usage shows what it should hide:\n%s", u)
 	}
 }

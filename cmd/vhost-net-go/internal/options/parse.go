@@ -14,8 +14,15 @@ import (
 // Parse reads the arguments that follow the program's name. An error names the
 // option, its value and the rule it breaks, on one line. With Help, Version or
 // PrintCapabilities set, only what could be parsed has been checked.
-func Parse(args []string) (Options, error) {
-	o := Options{FD: -1, ReconnectMs: DefaultReconnectMs, SocketMode: DefaultSocketMode}
+func Parse(args []string) (Options, error) { return parse(args, false) }
+
+// ParsePasst reads the arguments of a program that goes by the name of passt,
+// which detaches from its caller unless told not to, and needs to be told to
+// speak vhost-user.
+func ParsePasst(args []string) (Options, error) { return parse(args, true) }
+
+func parse(args []string, passt bool) (Options, error) {
+	o := Options{Passt: passt, FD: -1, ReconnectMs: DefaultReconnectMs, SocketMode: DefaultSocketMode}
 	fwd := &forwardState{rules: map[forward.Proto][]forward.Rule{}, none: map[forward.Proto]bool{}}
 	fs := newFlagSet(&o, fwd)
 	if err := fs.Parse(args); err != nil {
@@ -28,6 +35,7 @@ func Parse(args []string) (Options, error) {
 		return Options{}, fmt.Errorf("%q: unexpected argument; every argument belongs to an option", fs.Arg(0))
 	}
 	o.Forwards = slices.Concat(fwd.rules[forward.TCP], fwd.rules[forward.UDP])
+	o.Background = o.Passt && !o.foreground
 	if err := o.check(fs); err != nil {
 		return Options{}, err
 	}
@@ -37,6 +45,7 @@ func Parse(args []string) (Options, error) {
 
 // complete fills in what one option means for others.
 func (o *Options) complete() {
+	o.vhostUser, o.foreground = false, false
 	if o.FD >= 0 {
 		o.OneOff = true
 	}
@@ -52,6 +61,9 @@ func (o *Options) complete() {
 
 // explain turns pflag's errors into ours.
 func explain(err error, args []string) error {
+	if inFile := new(fileError); errors.As(err, &inFile) {
+		return inFile
+	}
 	if bad := new(pflag.InvalidValueError); errors.As(err, &bad) {
 		value := bad.GetValue()
 		if bad.GetFlag().NoOptDefVal != "" && value == noValue {

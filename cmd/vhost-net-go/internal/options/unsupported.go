@@ -16,23 +16,12 @@ type unsupported struct {
 var (
 	errNotBuilt  = errors.New("this option of passt is not supported yet")
 	errContainer = errors.New("this option belongs to pasta (containers); vhost-net-go serves virtual machines")
-	errPasstOnly = errors.New("this option only concerns passt itself and has no counterpart here")
 )
 
 // unsupportedOptions lists them; the reason is printed as it stands.
 func unsupportedOptions() []unsupported {
 	return []unsupported{
-		{"runas", "", true, errNotBuilt},
-		{"stats", "", true, errNotBuilt},
 		{"conf-path", "c", true, errNotBuilt},
-		{"repair-path", "", true, errNotBuilt},
-		{"outbound-if4", "", true, errNotBuilt},
-		{"outbound-if6", "", true, errNotBuilt},
-		{"map-guest-addr", "", true, errNotBuilt},
-		{"freebind", "", false, errNotBuilt},
-		{"migrate-exit", "", false, errNotBuilt},
-		{"migrate-no-linger", "", false, errNotBuilt},
-		{"chroot-fallback", "", false, errPasstOnly},
 		{"ns-ifname", "I", true, errContainer},
 		{"tcp-ns", "T", true, errContainer},
 		{"udp-ns", "U", true, errContainer},

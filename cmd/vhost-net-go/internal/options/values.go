@@ -53,6 +53,33 @@ func accepted(fs *pflag.FlagSet, name, short, usage string) {
 	}
 }
 
+// noted adds an option of passt that changes nothing here and is hidden: using
+// it leaves a line for the log. value names its value, "" for none.
+func noted(fs *pflag.FlagSet, o *Options, name, short, value, why string) {
+	v := &funcValue{set: func(string) error {
+		o.Notes = append(o.Notes, fmt.Sprintf("--%s has no effect: %s", name, why))
+		return nil
+	}}
+	flag := fs.VarPF(v, name, short, "accepted; "+why)
+	flag.Hidden = true
+	if value == "" {
+		v.typ, flag.NoOptDefVal = "bool", noValue
+	}
+}
+
+// setRunAs checks the form only; whether there is such a user is the system's
+// to know.
+func setRunAs(dst *string) func(string) error {
+	return func(text string) error {
+		user, group, hasGroup := strings.Cut(text, ":")
+		if user == "" || hasGroup && group == "" || strings.ContainsRune(group, ':') {
+			return errors.New("must be UID, UID:GID, LOGIN or LOGIN:GROUP")
+		}
+		*dst = text
+		return nil
+	}
+}
+
 func setInt(dst *int, lowest, highest int, unit string) func(string) error {
 	return func(text string) error {
 		n, err := strconv.Atoi(text)

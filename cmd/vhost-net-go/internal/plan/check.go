@@ -28,6 +28,7 @@ func checkHost(o options.Options, host hostconf.State) error {
 		{"-o, --outbound", o.Outbound6},
 		{"--dns-forward", o.DNSForward6},
 		{"--map-host-loopback", o.MapHostLoopback6},
+		{"--map-guest-addr", o.MapGuest6},
 	} {
 		if given.addr.IsValid() {
 			return fmt.Errorf("%s %q: %w", given.name, given.addr, errNoIPv6)
@@ -49,6 +50,8 @@ func (p *Plan) checkOwn() error {
 	}{
 		{"--map-host-loopback", p.MapHostLoopback4},
 		{"--map-host-loopback", p.MapHostLoopback6},
+		{"--map-guest-addr", p.MapGuest4},
+		{"--map-guest-addr", p.MapGuest6},
 		{"--dns-forward", p.DNSForward4},
 		{"--dns-forward", p.DNSForward6},
 	} {

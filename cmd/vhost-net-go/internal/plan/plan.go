@@ -91,9 +91,13 @@ type Plan struct {
 	DNSHost4, DNSHost6       netip.Addr
 
 	MapHostLoopback4, MapHostLoopback6 netip.Addr
+	MapGuest4, MapGuest6               netip.Addr
 	Outbound4, Outbound6               netip.Addr
-	// Forwards have a listening address of the only family if there is one.
+	OutboundIf4, OutboundIf6           string
+	// Forwards have a listening address of the only family if there is one,
+	// and "all" leaves out the ports of outgoing connections.
 	Forwards []forward.Rule
+	FreeBind bool
 
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 }
@@ -129,8 +133,13 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 		BootServer:       o.BootServer,
 		MapHostLoopback4: o.MapHostLoopback4,
 		MapHostLoopback6: o.MapHostLoopback6,
+		MapGuest4:        o.MapGuest4,
+		MapGuest6:        o.MapGuest6,
 		Outbound4:        o.Outbound4,
 		Outbound6:        o.Outbound6,
+		OutboundIf4:      o.OutboundIf4,
+		OutboundIf6:      o.OutboundIf6,
+		FreeBind:         o.FreeBind,
 		NoTCP:            o.NoTCP,
 		NoUDP:            o.NoUDP,
 		NoICMP:           o.NoICMP,
@@ -157,7 +166,7 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 	p.IPv6 = planIPv6(o, host)
 	p.planDNS(o, host)
 	p.planSearch(o, host)
-	p.Forwards = planForwards(o.Forwards, p.IPv4.Enabled, p.IPv6.Enabled)
+	p.Forwards = planForwards(o.Forwards, p.IPv4.Enabled, p.IPv6.Enabled, host.LocalPorts)
 	if err := p.checkOwn(); err != nil {
 		return Plan{}, nil, err
 	}
@@ -167,14 +176,18 @@ func Make(o options.Options, host hostconf.State) (p Plan, warnings []string, er
 	return p, warnings, nil
 }
 
-// planForwards narrows rules for both families to the one the guest has.
-func planForwards(rules []forward.Rule, v4, v6 bool) []forward.Rule {
+// planForwards narrows rules for both families to the one the guest has, and
+// keeps those that take every port from the ports of outgoing connections.
+func planForwards(rules []forward.Rule, v4, v6 bool, outgoing [2]uint16) []forward.Rule {
 	if len(rules) == 0 {
 		return nil
 	}
 	out := make([]forward.Rule, len(rules))
 	copy(out, rules)
 	for i := range out {
+		if outgoing != ([2]uint16{}) {
+			out[i] = out[i].Without(forward.Range{First: outgoing[0], Last: outgoing[1]})
+		}
 		switch {
 		case out[i].ListenAddr.IsValid():
 		case !v6:

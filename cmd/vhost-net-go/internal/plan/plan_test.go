@@ -315,3 +315,36 @@ func TestMTUIsTheUplinks(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryPortLeavesOutgoing: "all" is not to take the ports that the host
+// gives to connections of its own; ports that are named are taken.
+func TestEveryPortLeavesOutgoing(t *testing.T) {
+	host := office()
+	host.LocalPorts = [2]uint16{32768, 60999}
+	p, _, err := Make(parse(t, "-4 -t all,~22 -t 40000"), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var specs []string
+	for _, r := range p.Forwards {
+		specs = append(specs, r.Spec())
+	}
+	if got, want := strings.Join(specs, " "), "0.0.0.0/all,~22,~32768-60999 0.0.0.0/40000"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestMappings(t *testing.T) {
+	p, _, err := Make(parse(t, "--map-guest-addr 192.0.2.99 --map-guest-addr fd00::9 --outbound-if4 eth0 --outbound-if6 eth1 --freebind"), office())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.MapGuest4 != ip("192.0.2.99") || p.MapGuest6 != ip("fd00::9") || p.OutboundIf4 != "eth0" || p.OutboundIf6 != "eth1" || !p.FreeBind {
+		t.Errorf("%+v", p)
+	}
+	noIPv6 := office()
+	noIPv6.HasIPv6 = false
+	if _, _, err := Make(parse(t, "--map-guest-addr fd00::9"), noIPv6); err == nil || !strings.Contains(err.Error(), `--map-guest-addr "fd00::9"`) {
+		t.Errorf("without IPv6: %v", err)
+	}
+}

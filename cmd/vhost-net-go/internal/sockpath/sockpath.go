@@ -37,14 +37,19 @@ func Dir() string {
 // First returns the first of vhost-net-go_1.socket, vhost-net-go_2.socket, ...
 // in dir that nobody listens on. A stale file there may be replaced by the
 // caller. It is a proposal: another process can still be quicker.
-func First(dir string) (string, error) {
+func First(dir string) (string, error) { return first(dir, "vhost-net-go") }
+
+// FirstPasst does the same where passt's users look: /tmp/passt_1.socket, ...
+func FirstPasst(string) (string, error) { return first("/tmp", "passt") }
+
+func first(dir, name string) (string, error) {
 	for n := 1; n <= maxProbes; n++ {
-		path := filepath.Join(dir, fmt.Sprintf("vhost-net-go_%d.socket", n))
+		path := filepath.Join(dir, fmt.Sprintf("%s_%d.socket", name, n))
 		if free(path) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s/vhost-net-go_1.socket to _%d are all in use; name one with --socket", ErrNone, dir, maxProbes)
+	return "", fmt.Errorf("%w: %s/%s_1.socket to _%d are all in use; name one with --socket", ErrNone, dir, name, maxProbes)
 }
 
 // free reports whether path can be listened on: it does not exist, or is a

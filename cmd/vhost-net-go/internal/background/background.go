@@ -1,0 +1,104 @@
+// Package background lets the daemon detach from its caller.
+//
+// A Go process cannot fork. The one that was called starts itself again in a
+// session of its own, waits until that child says that it is ready, and goes; so
+// the caller's wait ends when the daemon can be used, and errors before that
+// reach the caller's standard error and exit status.
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// env tells the child the number of its end of the pipe.
+const env = "VHOST_NET_GO_READY_FD"
+
+// Child is the side that stays.
+type Child struct{ ready *os.File }
+
+// Started returns the Child if this process is the one that stays, or else nil.
+// It takes the mark out of the environment.
+func Started() *Child {
+	n, err := strconv.Atoi(os.Getenv(env))
+	if err != nil || n < 3 {
+		return nil
+	}
+	_ = os.Unsetenv(env)
+	unix.CloseOnExec(n)
+	return &Child{ready: os.NewFile(uintptr(n), "readiness pipe")}
+}
+
+// Run starts this program again with the same arguments and returns the exit
+// status for the process that was called: 0 once the child is ready. keep is a
+// descriptor that the child shall have under the same number, or -1.
+func Run(ctx context.Context, keep int) (int, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 1, fmt.Errorf("start in the background: %w", err)
+	}
+	defer r.Close()
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	// One that is not open is for the child to complain about.
+	if _, err := unix.FcntlInt(uintptr(keep), unix.F_GETFD, 0); keep >= 3 && err == nil {
+		for len(files) < keep {
+			files = append(files, nil)
+		}
+		files = append(files, os.NewFile(uintptr(keep), "kept"))
+	}
+	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
+		Env:   append(os.Environ(), env+"="+strconv.Itoa(len(files))),
+		Files: append(files, w),
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	w.Close()
+	if err != nil {
+		return 1, fmt.Errorf("start in the background: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = child.Signal(unix.SIGTERM) })
+	defer stop()
+	var word [1]byte
+	if n, _ := r.Read(word[:]); n == 1 {
+		return 0, child.Release()
+	}
+	state, err := child.Wait()
+	if err != nil {
+		return 1, fmt.Errorf("start in the background: %w", err)
+	}
+	// It said why itself, unless it had no time to.
+	if status := state.ExitCode(); status >= 0 {
+		return status, nil
+	}
+	return 1, fmt.Errorf("the process in the background ended: %w", &exec.ExitError{ProcessState: state})
+}
+
+// Ready lets go of the caller: its directory, its terminal, its wait.
+func (c *Child) Ready() error {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("go into the background: %w", err)
+	}
+	for fd := range 3 {
+		if fd != null {
+			err = errors.Join(err, unix.Dup3(null, fd, 0))
+		}
+	}
+	if null >= 3 {
+		err = errors.Join(err, unix.Close(null))
+	}
+	err = errors.Join(err, os.Chdir("/"))
+	if _, werr := c.ready.Write([]byte{1}); werr != nil && !errors.Is(werr, unix.EPIPE) {
+		err = errors.Join(err, werr)
+	}
+	if err = errors.Join(err, c.ready.Close()); err != nil {
+		return fmt.Errorf("go into the background: %w", err)
+	}
+	return nil
+}
