@@ -18,7 +18,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/sandbox"
 )
 
-// domainXML is a libvirt domain with one vhost-user interface; its console goes to a file.
+// domainXML is a libvirt domain; its console goes to a file.
 const domainXML = `<domain type='qemu'>
   <name>%[1]s</name>
   <memory unit='MiB'>512</memory>
@@ -36,13 +36,16 @@ const domainXML = `<domain type='qemu'>
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
     <serial type='file'><source path='%[2]s/%[1]s.console'/></serial>
-    <interface type='vhostuser'>
+%[3]s  </devices>
+</domain>
+`
+
+// vhostuserXML is an interface whose backend runs by itself.
+const vhostuserXML = `    <interface type='vhostuser'>
       <mac address='52:54:00:00:00:02'/>
-      <source type='unix' path='%[2]s/s' mode='%[3]s'>%[4]s</source>
+      <source type='unix' path='%[1]s/s' mode='%[2]s'>%[3]s</source>
       <model type='virtio'/>
     </interface>
-  </devices>
-</domain>
 `
 
 // libvirtSetUp starts the daemons without systemd, and without what they would need a configured system for.
@@ -92,25 +95,10 @@ func TestLibvirt(t *testing.T) {
 // runDomains creates and destroys two domains, one after the other, on the same backend.
 func runDomains(ctx context.Context, t *testing.T, l *lab.Lab, sh *shell, mode, reconnect string) {
 	t.Helper()
-	image, err := os.ReadFile(machine.Kernel.Image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(l.Dir, "vmlinuz"), image, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	script := fmt.Sprintf("step lease lease\nstep slaac slaac\nstep ping4 reply %s\nstep ping6 reply %s\nstep download guest-agent download '%s/blob?bytes=16777216'\necho; echo @done\nsleep 100000\n",
 		lab.Peer4, lab.Peer6, fmt.Sprintf("http://%s:8000", lab.Peer4))
 	for _, name := range []string{"first", "second"} {
-		initramfs := filepath.Join(l.Dir, name+".initramfs")
-		if err := factory.AppendScript(machine.Kernel.Initramfs, initramfs, factory.Lib()+script); err != nil {
-			t.Fatal(err)
-		}
-		xml := filepath.Join(l.Dir, name+".xml")
-		if err := os.WriteFile(xml, fmt.Appendf(nil, domainXML, name, l.Dir, mode, reconnect), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		sh.run(t, "virsh create "+xml)
+		createDomain(t, l, sh, name, script, fmt.Sprintf(vhostuserXML, l.Dir, mode, reconnect))
 		console := followFile(ctx, filepath.Join(l.Dir, name+".console"))
 		if err := console.Finish(ctx); err != nil {
 			t.Errorf("domain %s: %v", name, err)
@@ -119,6 +107,26 @@ func runDomains(ctx context.Context, t *testing.T, l *lab.Lab, sh *shell, mode, 
 		checkSteps(t, vm, []string{"lease", "slaac", "ping4", "ping6", "download"})
 		sh.run(t, "virsh destroy "+name)
 	}
+}
+
+// createDomain starts a domain of this name that runs script, with an interface.
+func createDomain(t *testing.T, l *lab.Lab, sh *shell, name, script, interfaceXML string) {
+	t.Helper()
+	image, err := os.ReadFile(machine.Kernel.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.Dir, "vmlinuz"), image, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := factory.AppendScript(machine.Kernel.Initramfs, filepath.Join(l.Dir, name+".initramfs"), factory.Lib()+script); err != nil {
+		t.Fatal(err)
+	}
+	xml := filepath.Join(l.Dir, name+".xml")
+	if err := os.WriteFile(xml, fmt.Appendf(nil, domainXML, name, l.Dir, interfaceXML), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sh.run(t, "virsh create "+xml)
 }
 
 // followFile feeds a console from a file that grows.

@@ -5,11 +5,13 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/netstack"
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
+	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 )
 
 // fullPlan sets every field to something other than its zero value.
@@ -74,5 +76,23 @@ func TestNetworkConfigDNSForward(t *testing.T) {
 	}
 	if got := networkConfig(plan.Plan{}).DNSForward; len(got) != 0 {
 		t.Errorf("forwards = %v, want none", got)
+	}
+}
+
+// TestProtocolFeatures: QEMU's starter of passt would close the number of the
+// channel for requests of ours.
+func TestProtocolFeatures(t *testing.T) {
+	for _, tt := range []struct {
+		opts options.Options
+		want uint64
+	}{
+		{options.Options{FD: -1}, wire.ProtocolBackendReq},
+		{options.Options{FD: 3}, wire.ProtocolBackendReq},
+		{options.Options{FD: -1, Passt: true}, wire.ProtocolBackendReq},
+		{options.Options{FD: 3, Passt: true}, 0},
+	} {
+		if got := protocolFeatures(tt.opts) & wire.ProtocolBackendReq; got != tt.want {
+			t.Errorf("%+v: %#x, want %#x", tt.opts, got, tt.want)
+		}
 	}
 }

@@ -107,6 +107,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process otherwise
 			env.Setenv("ME", fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()))
 			return nil
 		},

@@ -7,10 +7,12 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/netstack"
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/vhostuser"
+	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 )
 
 // serve runs the data path: one worker, and the server that hands it the rings
@@ -19,6 +21,7 @@ func serve(ctx context.Context, j job) error {
 	d := &device{log: j.log.Named("net"), mtu: uint16(j.plan.MTU)}
 	server, err := vhostuser.New(vhostuser.Config{
 		Device: d, Logger: j.log.Named("vhost-user"), OneOff: j.opts.OneOff,
+		ProtocolFeatures: protocolFeatures(j.opts),
 	})
 	if err != nil {
 		return fmt.Errorf("set up the vhost-user server: %w", err)
@@ -43,6 +46,18 @@ func serve(ctx context.Context, j job) error {
 	}
 	go report(ctx, d.worker, d.log, time.Duration(j.opts.StatsSeconds)*time.Second)
 	return server.Serve(ctx, j.source)
+}
+
+// protocolFeatures leaves out the channel for requests of ours where QEMU's own
+// starter of passt handed us the socket. QEMU closes the number of its end a
+// second time when it has started us (seen in 11.1, net/passt.c), and by then
+// that number is the channel's, if there is one; another descriptor takes it and
+// is read as the channel. No request is ever sent on it.
+func protocolFeatures(o options.Options) uint64 {
+	if o.Passt && o.FD >= 0 {
+		return vhostuser.DefaultProtocolFeatures &^ wire.ProtocolBackendReq
+	}
+	return vhostuser.DefaultProtocolFeatures
 }
 
 // networkConfig is the plan in netstack's terms.

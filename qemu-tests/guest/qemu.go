@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/factory"
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/lab"
@@ -26,6 +27,9 @@ type QEMUConfig struct {
 	MemoryMB int
 	// Device and Netdev are more options of the virtio-net device and of the vhost-user netdev, each with its comma in front.
 	Device, Netdev string
+	// Passt, if not empty, are the options of QEMU's own netdev passt, which starts the backend itself. Socket has no meaning
+	// then.
+	Passt string
 }
 
 // StartQEMU boots the guest.
@@ -79,11 +83,14 @@ func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", memory),
 		"-kernel", image, "-initrd", initramfs, "-append", "console=ttyS0 quiet loglevel=3 panic=-1 tsc=reliable",
 	}
-	if c.Socket == "" {
+	device := []string{"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile=" + c.Device}
+	switch {
+	case c.Passt != "":
+		return slices.Concat(args, []string{"-netdev", "passt,id=n0,vhost-user=on," + c.Passt}, device)
+	case c.Socket == "":
 		return args
 	}
-	return append(args, "-chardev", chardev, "-netdev", "vhost-user,id=n0,chardev=c0"+c.Netdev,
-		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile="+c.Device)
+	return slices.Concat(args, []string{"-chardev", chardev, "-netdev", "vhost-user,id=n0,chardev=c0" + c.Netdev}, device)
 }
 
 func copyOnce(from, to string) error {
