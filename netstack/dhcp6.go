@@ -20,10 +20,17 @@ func (s *services) learnProbe(l *link.Link) {
 	}
 }
 
-// leased notes that DHCPv6 may have given the guest its address.
-func (s *services) leased() {
-	if s.ndpServer != nil && s.dhcp6Server != nil && s.dhcp6Server.Committed() {
+// leased notes that DHCPv6 may have given the guest its address, under which it
+// is reached as long as it was not heard under any.
+func (s *services) leased(l *link.Link) {
+	if s.dhcp6Server == nil || !s.dhcp6Server.Committed() {
+		return
+	}
+	if s.ndpServer != nil {
 		s.ndpServer.Assign(s.lease6)
+	}
+	if !s.heard6 {
+		l.Guest6 = header.AddrFromNetip(s.lease6)
 	}
 }
 

@@ -91,7 +91,7 @@ func (w *Worker) packet(fr *link.Frame) {
 		w.serve(fr, w.services.dhcp)
 	case p.Proto == header.ProtoUDP && p.DstPort == dhcp6ServerPort && w.forDHCP6(p):
 		w.serve(fr, w.services.dhcp6)
-		w.services.leased()
+		w.services.leased(&w.link)
 	case p.Proto == header.ProtoUDP:
 		w.protos.udpFromGuest(w, fr)
 	case p.Proto == header.ProtoICMPv6 && isNeighbourDiscovery(fr):

@@ -71,26 +71,41 @@ func (g *Guest) configure(cfg Config) error {
 	for _, a := range []struct {
 		prefix  netip.Prefix
 		gateway netip.Addr
-		proto   tcpip.NetworkProtocolNumber
-	}{{cfg.Addr4, cfg.Gateway4, ipv4.ProtocolNumber}, {cfg.Addr6, cfg.Gateway6, ipv6.ProtocolNumber}} {
+	}{{cfg.Addr4, cfg.Gateway4}, {cfg.Addr6, cfg.Gateway6}} {
 		if !a.prefix.IsValid() {
 			continue
 		}
-		ip := a.prefix.Addr()
-		addr := tcpip.ProtocolAddress{Protocol: a.proto, AddressWithPrefix: tcpip.AddressWithPrefix{
-			Address: tcpip.AddrFromSlice(ip.AsSlice()), PrefixLen: a.prefix.Bits(),
-		}}
-		if err := g.Stack.AddProtocolAddress(nicID, addr, stack.AddressProperties{}); err != nil {
-			return fmt.Errorf("add address %v: %s", a.prefix, err)
-		}
-		all, err := tcpip.NewSubnet(tcpip.AddrFromSlice(make([]byte, ip.BitLen()/8)), tcpip.MaskFromBytes(make([]byte, ip.BitLen()/8)))
-		if err != nil {
+		if err := g.AddAddress(a.prefix, a.gateway); err != nil {
 			return err
 		}
-		g.Stack.AddRoute(tcpip.Route{Destination: addr.AddressWithPrefix.Subnet(), NIC: nicID})
-		g.Stack.AddRoute(tcpip.Route{Destination: all, Gateway: tcpip.AddrFromSlice(a.gateway.AsSlice()), NIC: nicID})
 	}
 	return g.tuneTCP(cfg)
+}
+
+// AddAddress gives the guest an address with its subnet, and a default router for
+// the family if that is valid. The router may be outside the subnet.
+func (g *Guest) AddAddress(prefix netip.Prefix, router netip.Addr) error {
+	ip := prefix.Addr()
+	proto := ipv4.ProtocolNumber
+	if ip.Is6() {
+		proto = ipv6.ProtocolNumber
+	}
+	addr := tcpip.ProtocolAddress{Protocol: proto, AddressWithPrefix: tcpip.AddressWithPrefix{
+		Address: tcpip.AddrFromSlice(ip.AsSlice()), PrefixLen: prefix.Bits(),
+	}}
+	if err := g.Stack.AddProtocolAddress(nicID, addr, stack.AddressProperties{}); err != nil {
+		return fmt.Errorf("add address %v: %s", prefix, err)
+	}
+	g.Stack.AddRoute(tcpip.Route{Destination: addr.AddressWithPrefix.Subnet(), NIC: nicID})
+	if !router.IsValid() {
+		return nil
+	}
+	all, err := tcpip.NewSubnet(tcpip.AddrFromSlice(make([]byte, ip.BitLen()/8)), tcpip.MaskFromBytes(make([]byte, ip.BitLen()/8)))
+	if err != nil {
+		return err
+	}
+	g.Stack.AddRoute(tcpip.Route{Destination: all, Gateway: tcpip.AddrFromSlice(router.AsSlice()), NIC: nicID})
+	return nil
 }
 
 // tuneTCP makes the stack's TCP quick to repeat and to forget.

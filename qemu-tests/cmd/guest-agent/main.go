@@ -18,6 +18,7 @@ const usage = `usage: guest-agent COMMAND
   soak HOSTS SECONDS N    keep N random streams to HOSTS (A,B) going, with datagrams and pings; check every byte
   soak-serve PORT         be the server of such traffic, for ever
   beat ADDRESS MS         send a numbered datagram every MS milliseconds, for ever
+  noipv6 PROGRAM ARG...   become PROGRAM, for which the kernel has no IPv6
 `
 
 func main() {
@@ -37,6 +38,9 @@ func main() {
 func run(args []string) (line string, bytes int64, err error) {
 	if len(args) < 2 {
 		return "", 0, fmt.Errorf("%s", usage)
+	}
+	if args[0] == "noipv6" {
+		return "", 0, noIPv6(args[1:])
 	}
 	numbers := make([]int64, len(args)-2)
 	for i, a := range args[2:] {
