@@ -16,7 +16,11 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/gopacket/gopacket v1.7.7
+require (
+	github.com/gopacket/gopacket v1.7.7
+	github.com/landlock-lsm/go-landlock v0.11.2
+	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78
+)
 
 require github.com/coreos/go-systemd/v22 v22.7.0
 
@@ -28,6 +32,7 @@ require (
 	github.com/mdlayher/netlink v1.9.0 // indirect
 	github.com/mdlayher/socket v0.5.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.14 // indirect
+	github.com/stretchr/testify v1.10.0 // indirect
 	github.com/u-root/uio v0.0.0-20230305220412-3e8cd9d6bf63 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

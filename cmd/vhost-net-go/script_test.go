@@ -248,7 +248,7 @@ func TestRunReportsFailureAndCleansUp(t *testing.T) {
 		}
 		return errors.New("it broke")
 	}
-	args := []string{"vhost-net-go", "-s", dir + "/s", "-P", dir + "/pid", "-l", dir + "/log"}
+	args := []string{"vhost-net-go", "-s", dir + "/s", "-P", dir + "/pid", "-l", dir + "/log", "--sandbox", "off"}
 	if status := runMain(args, io.Discard, &stderr, fails); status != 1 {
 		t.Errorf("exit status %d", status)
 	}

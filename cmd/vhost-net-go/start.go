@@ -28,8 +28,8 @@ type startUp struct {
 	changed bool // the user
 }
 
-// ready shows the start-up screen, writes the pid file, gives up privileges and
-// tells whoever waits, in this order: a file in a folder of root's needs root.
+// ready shows the start-up screen, writes the pid file, gives up privileges,
+// enters the sandbox and tells whoever waits, in this order: a file in a folder of root's needs root.
 func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 	s.log.Screen(screen(s.opts, s.plan, forwards).Text())
 	if s.opts.PidFile != "" {
@@ -42,6 +42,15 @@ func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 		}
 	}
 	if err := s.becomeUser(); err != nil {
+		return err
+	}
+	box := sandboxConfig(s.opts)
+	if s.child != nil {
+		if err := s.child.Prepare(); err != nil {
+			return err
+		}
+	}
+	if err := enterSandbox(box, s.log); err != nil {
 		return err
 	}
 	if s.child != nil {

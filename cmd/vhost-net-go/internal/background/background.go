@@ -22,7 +22,10 @@ import (
 const env = "VHOST_NET_GO_READY_FD"
 
 // Child is the side that stays.
-type Child struct{ ready *os.File }
+type Child struct {
+	ready *os.File
+	null  int // /dev/null, once prepared
+}
 
 // Started returns the Child if this process is the one that stays, or else nil.
 // It takes the mark out of the environment.
@@ -79,21 +82,28 @@ func Run(ctx context.Context, keep int) (int, error) {
 	return 1, fmt.Errorf("the process in the background ended: %w", &exec.ExitError{ProcessState: state})
 }
 
-// Ready lets go of the caller: its directory, its terminal, its wait.
-func (c *Child) Ready() error {
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+// Prepare opens what Ready needs: after it Ready opens no file. It leaves the
+// caller's directory.
+func (c *Child) Prepare() (err error) {
+	if c.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		err = os.Chdir("/")
+	}
 	if err != nil {
 		return fmt.Errorf("go into the background: %w", err)
 	}
+	return nil
+}
+
+// Ready lets go of the caller: its terminal, its wait. Prepare comes first.
+func (c *Child) Ready() (err error) {
 	for fd := range 3 {
-		if fd != null {
-			err = errors.Join(err, unix.Dup3(null, fd, 0))
+		if fd != c.null {
+			err = errors.Join(err, unix.Dup3(c.null, fd, 0))
 		}
 	}
-	if null >= 3 {
-		err = errors.Join(err, unix.Close(null))
+	if c.null >= 3 {
+		err = errors.Join(err, unix.Close(c.null))
 	}
-	err = errors.Join(err, os.Chdir("/"))
 	if _, werr := c.ready.Write([]byte{1}); werr != nil && !errors.Is(werr, unix.EPIPE) {
 		err = errors.Join(err, werr)
 	}

@@ -49,6 +49,9 @@ func stay(child *Child, role string) int {
 	if role != "keep" {
 		out = nil
 	}
+	if err := child.Prepare(); err != nil {
+		panic(err)
+	}
 	if err := child.Ready(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -53,6 +53,7 @@ func addProcessFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "log-size", "", "`BYTES` a log file may hold; the oldest lines go (default 1048576)", setInt64(&o.LogBytes, MinLogBytes, 1<<31-1))
 	valueP(fs, "stats", "", "`SECONDS` at least between two lines of counters, which are logged when they have changed", setInt(&o.StatsSeconds, 1, 86400, "seconds"))
 	valueP(fs, "pid", "P", "`FILE` for the process id", setPath(&o.PidFile))
+	valueP(fs, "sandbox", "", "`MODE`: auto (all layers that the kernel has), require (all, or fail) or off (default auto)", setSandbox(&o.Sandbox))
 	valueP(fs, "pcap", "p", "`FILE` for a capture of the guest's link, in pcapng", setPath(&o.PcapFile))
 	valueP(fs, "pcap-snaplen", "", "`BYTES` of each frame to keep in it (default: all)", setInt(&o.PcapSnapBytes, MinPcapSnapBytes, capture.MaxSnapBytes, "bytes"))
 	valueP(fs, "pcap-size", "", "`BYTES` it may hold; it ends there (default: no limit)", setInt64(&o.PcapBytes, MinPcapBytes, 1<<50))

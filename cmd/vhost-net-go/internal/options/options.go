@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/sandbox"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 )
 
@@ -85,6 +86,8 @@ type Options struct {
 	// LogBytes is the log file's size limit.
 	LogBytes int64
 	Level    Level
+	// Sandbox says what happens if the kernel cannot sandbox the daemon.
+	Sandbox sandbox.Mode
 	// PcapFile is the path of a capture, "" for none; PcapSnapBytes of each frame
 	// are kept, and the file ends at PcapBytes (0: it does not).
 	PcapFile      string

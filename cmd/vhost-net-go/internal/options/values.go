@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/sandbox"
 )
 
 // maxSocketPath is the longest path that fits sockaddr_un (linux/un.h: 108
@@ -98,6 +100,22 @@ func setInt64(dst *int64, lowest, highest int64) func(string) error {
 			return fmt.Errorf("must be a number from %d to %d (bytes)", lowest, highest)
 		}
 		*dst = n
+		return nil
+	}
+}
+
+func setSandbox(dst *sandbox.Mode) func(string) error {
+	return func(text string) error {
+		switch text {
+		case "auto":
+			*dst = sandbox.Auto
+		case "require":
+			*dst = sandbox.Require
+		case "off":
+			*dst = sandbox.Off
+		default:
+			return errors.New("must be auto, require or off")
+		}
 		return nil
 	}
 }
