@@ -19,6 +19,7 @@ type handler interface {
 	Run() (more bool)
 	NextDeadlineMs() int64
 	Advance()
+	Fault()
 	Close()
 }
 
@@ -111,8 +112,8 @@ func (p *protocols) guestAppeared() {
 }
 
 func (p *protocols) fault() {
-	if p.tcp != nil {
-		p.tcp.Fault()
+	for _, h := range p.all {
+		h.Fault()
 	}
 }
 

@@ -61,7 +61,8 @@ type rig struct {
 	rxAt   []uint64 // by head: the buffer's address
 	txBuf  []virtqtest.Buffer
 	rxBuf  []virtqtest.Buffer
-	frame  []byte // the last received, with its vnet header
+	frame  []byte                                // the last received, with its vnet header
+	wrapRx func(netstack.RxRing) netstack.RxRing // of new rings, if not nil
 }
 
 type brokenRing struct {
@@ -152,7 +153,11 @@ func (r *rig) attach() {
 	tx, err := virtqueue.New(r.tx.QueueConfig(false))
 	r.must(err)
 	r.worker.SetFeatures(r.features)
-	r.must(r.worker.AttachRx(netstack.Rx{Ring: rx, KickFD: r.rxKick, Caller: eventfd(r.call), Mergeable: r.features&header.FeatureMrgRxBuf != 0}))
+	var ring netstack.RxRing = rx
+	if r.wrapRx != nil {
+		ring = r.wrapRx(rx)
+	}
+	r.must(r.worker.AttachRx(netstack.Rx{Ring: ring, KickFD: r.rxKick, Caller: eventfd(r.call), Mergeable: r.features&header.FeatureMrgRxBuf != 0}))
 	r.must(r.worker.AttachTx(netstack.Tx{Ring: tx, KickFD: r.txKick, Caller: eventfd(r.call)}))
 }
 

@@ -236,9 +236,14 @@ func (w *Worker) fault(r any) {
 	if _, ok := r.(memoryFault); !ok {
 		panic(r)
 	}
+	w.memoryGone()
+}
+
+// memoryGone takes both rings away, and lets the protocols sort out what they
+// were about.
+func (w *Worker) memoryGone() {
 	w.counters.Faults++
-	w.poll.Wake() // the event that was lost may have been a Park's
-	w.protos.fault()
+	w.link.MemoryGone = false
 	if w.tx.ring != nil {
 		w.DetachTx()
 		w.onBroken(true, ErrGuestMemory)
@@ -252,4 +257,6 @@ func (w *Worker) fault(r any) {
 		w.rx = rxSide{kickFD: -1}
 		w.onBroken(false, ErrGuestMemory)
 	}
+	w.protos.fault()
+	w.rx.more = true // to go on with at once
 }

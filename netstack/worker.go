@@ -43,6 +43,10 @@ type Worker struct {
 	rx       rxSide
 	in       intake
 
+	// events is how many the last Wait returned, nextEvent the next of them to
+	// handle: the poller tells of each only once, so a fault must not lose any.
+	events, nextEvent int
+
 	// onBroken is told, on the worker's thread, that the ring of the guest
 	// broke; it must not block.
 	onBroken func(tx bool, err error)
@@ -153,11 +157,14 @@ func (w *Worker) run() {
 
 // turn is one turn of the worker's loop; the package text lists its steps.
 func (w *Worker) turn() {
-	n := w.poll.Wait(w.timeoutMs())
+	if w.nextEvent == w.events { // else a fault has ended the last turn early
+		w.nextEvent, w.events = 0, w.poll.Wait(w.timeoutMs())
+	}
 	w.counters.Turns++
 	w.link.NowMs = time.Since(w.base).Milliseconds()
-	for i := range n {
-		token, ready, woken := w.poll.At(i)
+	for w.nextEvent < w.events {
+		token, ready, woken := w.poll.At(w.nextEvent)
+		w.nextEvent++
 		if !woken {
 			w.event(token, ready)
 		}
@@ -179,6 +186,10 @@ func (w *Worker) turn() {
 	w.protos.endBatch()
 	w.advance()
 	w.rx.more = w.protos.run()
+	if w.link.MemoryGone {
+		w.memoryGone()
+		return
+	}
 	w.queue.Flush()
 	w.armRx()
 }

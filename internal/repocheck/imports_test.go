@@ -13,7 +13,8 @@ func systemCallPackages() []string {
 		"vhostuser/vutest",
 		"vhostuser/wire", // file descriptors in socket messages
 		"netstack/hostsock",
-		"netstack/internal/nstest", // makes network namespaces for tests
+		"netstack/internal/nstest",   // makes network namespaces for tests
+		"netstack/internal/ringtest", // maps memory that is not there
 		"netstack/poller",
 		"cmd/vhost-net-go/...",
 		"qemu-tests/...",

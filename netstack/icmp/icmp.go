@@ -143,11 +143,11 @@ func (h *Handler) Event(token uint64, ready poller.Readiness) {
 	if !f.inUse || f.gen&0xffffff != gen {
 		return
 	}
-	if ready&poller.Failed != 0 {
-		h.flowErrors(f)
-	}
 	if ready&poller.Readable != 0 {
 		h.makeReady(i, f)
+	}
+	if ready&poller.Failed != 0 {
+		h.flowErrors(f)
 	}
 }
 

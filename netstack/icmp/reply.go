@@ -30,7 +30,7 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 		n, errno := h.calls.RecvFrom(int(f.fd), h.vecs, &a)
 		if errno != 0 {
 			h.out.Cancel()
-			if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM {
+			if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || h.memoryGone(errno) {
 				return
 			}
 			h.flowErrors(f) // an error of an earlier request, reported once

@@ -161,6 +161,9 @@ func (h *Handler) request(f *flow, fr *link.Frame) {
 	h.vecs, _ = fr.AppendPayload(append(h.vecs[:0], iov.Of(h.head[:])))
 	for range maxSendTries {
 		_, errno := h.calls.Send(int(f.fd), h.vecs)
+		if h.memoryGone(errno) {
+			break
+		}
 		switch errno {
 		case 0:
 			h.Counters.Requests++

@@ -33,6 +33,7 @@ type world struct {
 	start time.Time
 	skew  int64
 	seen  int
+	touch func([]iov.Vec) // is shown the vectors of each frame of the guest, if not nil
 }
 
 func newWorld(t testing.TB, change ...func(*Config)) *world {
@@ -114,6 +115,9 @@ func (x *world) send(ip header.IP, typ uint8, id, seq uint16, payload []byte) {
 	}
 	f.Packet.Reassembled = len(frame)-header.EthLen > x.link.MTU
 	x.link.NowMs = x.now()
+	if x.touch != nil {
+		x.touch(f.Vecs)
+	}
 	x.h.FromGuest(f)
 	x.h.EndBatch()
 	x.queue.Flush()

@@ -20,6 +20,10 @@
 //   - Run() bool: goes on with work left from an earlier turn that its budget
 //     ended; true while some is left.
 //   - NextDeadlineMs() and Advance(): timers, in milliseconds of Link.NowMs.
+//   - Fault(): guest memory vanished, and the rings with it. Any of the above may
+//     have ended halfway, wherever it touched a ring, the vectors of a frame or
+//     the queue; the handler makes its state whole again. Events are told only
+//     once: one that was cut short is not told again.
 //
 // Handlers write frames to the framequeue.Queue and never flush it: the worker
 // does, once a turn.
@@ -51,6 +55,10 @@ type Link struct {
 	// WantGuest is set by a handler that has frames for a guest whose hardware
 	// address is not known; the worker asks for it.
 	WantGuest bool
+	// MemoryGone is set by a handler that a system call told (EFAULT) that guest
+	// memory is not there; the worker takes the rings away, as after a fault of its
+	// own.
+	MemoryGone bool
 	// NowMs is the monotonic time of this turn, in milliseconds.
 	NowMs int64
 }

@@ -52,6 +52,7 @@ func (h *Handler) hostReset(i uint32, f *flow) {
 	}
 	h.dropStash(i, f)
 	h.dropEarly(i, f)
+	h.unlist(f)
 	f.state = resetting
 	f.clear(rtoArmed | ackLater)
 	h.tellReset(i, f)

@@ -32,7 +32,7 @@ const (
 	timing                        // a round trip is being measured
 	onReady                       // is in the list of flows to run
 	onAcks                        // is in the list of flows to acknowledge
-	onParked                      // waits for buffers of the guest
+	onParked                      // is in the list of flows that wait for buffers of the guest
 	windowFull                    // the guest's window ended what could be sent
 	hasStash                      // some of the guest's bytes are in the stash
 	probing                       // keepalive probes are out
@@ -97,6 +97,10 @@ type flow struct {
 	ackAtMs  uint32
 	seenAtMs uint32 // when the guest was last heard
 	wheelAt  int64  // what the wheel is set to, or 0
+
+	// listAt is the place of the flow in the list of parked flows (onParked) or
+	// in that of flows that wait for the guest (synSent); never in both.
+	listAt uint32
 }
 
 func (f *flow) has(x flag) bool { return f.flags&x != 0 }

@@ -52,7 +52,9 @@ func (h *Handler) acceptAll(l *Listener) {
 		fd, peer, errno := h.calls.Accept(l.FD)
 		switch errno {
 		case 0:
+			h.accepting = fd
 			h.accept(l, fd, peer)
+			h.accepting = -1
 		case hostsock.EAGAIN:
 			return
 		case hostsock.EMFILE, hostsock.ENFILE, hostsock.ENOBUFS, hostsock.ENOMEM:
@@ -109,7 +111,10 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 		return
 	}
 	h.Counters.Accepted++
+	h.accepting = -1
 	f.fd, f.state = int32(fd), synSent
+	f.listAt = uint32(len(h.waiting))
+	h.waiting = append(h.waiting, i)
 	f.set(accepted | sackOK)
 	f.gotWScale, f.rcvShift = true, h.windowShift
 	f.rcvEdge = firstWindow
@@ -147,13 +152,10 @@ func (h *Handler) trySyn(i uint32, f *flow) {
 // GuestAppeared is called when the guest becomes reachable: its ring is there,
 // or its address was learned. Inbound connections that wait are tried at once.
 func (h *Handler) GuestAppeared() {
-	for c := range h.flows.chunks {
-		for j := range h.flows.chunks[c] {
-			if f := &h.flows.chunks[c][j]; f.state == synSent {
-				f.retries = 0
-				h.trySyn(uint32(c*chunkFlows+j), f)
-			}
-		}
+	for _, i := range h.waiting {
+		f := h.flows.at(i)
+		f.retries = 0
+		h.trySyn(i, f)
 	}
 }
 
@@ -187,6 +189,7 @@ func (h *Handler) guestAnswered(i uint32, f *flow, t header.TCP) {
 
 // establish makes f a full connection: data may flow both ways.
 func (h *Handler) establish(i uint32, f *flow) {
+	h.unlist(f)
 	f.state = established
 	f.retries = 0
 	f.clear(rtoArmed)

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"hash/maphash"
-	"slices"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
@@ -98,6 +97,9 @@ type Handler struct {
 	running []uint32 // the list of ready flows being gone through
 	parked  []uint32 // flows that wait for buffers of the guest
 	waking  []uint32 // the list of parked flows being gone through
+	waiting []uint32 // flows in synSent, which wait for the guest
+
+	accepting int // a socket on its way from a listener to its flow, or -1
 
 	scratch [header.EthLen + header.IPv6Len + 60]byte
 	peekVec []iov.Vec // with room in front for what is skipped, where needed
@@ -133,6 +135,7 @@ func New(cfg Config) *Handler {
 		running:     make([]uint32, 0, 1024),
 		parked:      make([]uint32, 0, 1024),
 		waking:      make([]uint32, 0, 1024),
+		accepting:   -1,
 		peekOffset:  hostsock.HasPeekOffset(),
 	}
 	h.table = flowtable.New(&h.flows)
@@ -240,20 +243,33 @@ func (h *Handler) Refilled() {
 	}
 }
 
-// without takes i out of list, which holds it at most once.
-func without(list []uint32, i uint32) []uint32 {
-	if at := slices.Index(list, i); at >= 0 {
-		list = slices.Delete(list, at, at+1)
-	}
-	return list
-}
-
 // park makes f wait for buffers of the guest.
 func (h *Handler) park(i uint32, f *flow) {
 	if !f.has(onParked) {
 		f.set(onParked)
+		f.listAt = uint32(len(h.parked))
 		h.parked = append(h.parked, i)
 	}
+}
+
+// unlist takes f out of the list of those that wait for something, if it is in
+// one: its place is taken by the last one.
+func (h *Handler) unlist(f *flow) {
+	var list *[]uint32
+	switch {
+	case f.state == synSent:
+		list = &h.waiting
+	case f.has(onParked):
+		f.clear(onParked)
+		list = &h.parked
+	default:
+		return
+	}
+	last := len(*list) - 1
+	moved := (*list)[last]
+	(*list)[f.listAt] = moved
+	h.flows.at(moved).listAt = f.listAt
+	*list = (*list)[:last]
 }
 
 // Close resets every flow towards the host and closes all sockets.
@@ -288,9 +304,7 @@ func (h *Handler) release(i uint32, f *flow) {
 	}
 	h.dropStash(i, f)
 	h.dropEarly(i, f)
-	if f.has(onParked) {
-		h.parked = without(h.parked, i)
-	}
+	h.unlist(f)
 	h.dropHeld(i, f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)

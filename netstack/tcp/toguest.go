@@ -292,6 +292,10 @@ func (h *Handler) peekFromHead(f *flow, vecs []iov.Vec, room int) (n, asked int,
 // error. It reports whether to go on.
 func (h *Handler) peekEnded(i uint32, f *flow, errno hostsock.Errno) bool {
 	switch {
+	case errno == hostsock.EFAULT:
+		h.cfg.Link.MemoryGone = true
+		h.park(i, f)
+		return false
 	case errno == hostsock.EAGAIN && !before(f.sndNxt, f.sndMax):
 		if f.has(hostFailed) {
 			h.hostReset(i, f)

@@ -53,6 +53,11 @@ func (h *Handler) flushGather() {
 	vecs := h.gather
 	h.gatherFlow, h.gather, h.gatherBytes = nil, h.gather[:0], 0
 	n, errno := h.calls.Send(int(f.fd), vecs)
+	if errno == hostsock.EFAULT {
+		f.rcvNxt = f.hostTaken
+		h.cfg.Link.MemoryGone = true
+		return
+	}
 	if errno != 0 && errno != hostsock.EAGAIN {
 		h.sendFailed(i, f)
 		return
@@ -204,13 +209,4 @@ func (h *Handler) widenWindow(i uint32, f *flow) {
 		f.set(wantWritable)
 		h.rearm(i, f)
 	}
-}
-
-// Fault is called when guest memory vanished in the middle of a turn: what was
-// gathered from it was not sent and was never acknowledged.
-func (h *Handler) Fault() {
-	if f := h.gatherFlow; f != nil {
-		f.rcvNxt = f.hostTaken
-	}
-	h.gatherFlow, h.gather, h.gatherBytes = nil, h.gather[:0], 0
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+	"github.com/vhost-net-go/vhost-net-go/netstack/internal/ringtest"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
@@ -72,6 +73,7 @@ type setup struct {
 	noGuest      bool // its address is not known yet
 	maxFlows     int
 	maxConnect   int
+	faults       *ringtest.Fault // of guest memory
 }
 
 // world is a handler with all that surrounds it: a guest that exists only as
@@ -84,6 +86,8 @@ type world struct {
 	q    *framequeue.Queue
 	poll *poller.Poller
 	ring *guestRing
+
+	events, nextEvent int // of the poller
 
 	listener net.Listener
 	// forwardPort is the host's port whose connections go to the guest, or 0.
@@ -191,9 +195,13 @@ func (w *world) openForward(targetPort uint16) {
 // timers, flows. It waits for events for at most wait.
 func (w *world) turn(wait time.Duration) (busy bool) {
 	w.Helper()
-	n := w.poll.Wait(int(wait.Milliseconds()))
-	for i := range n {
-		token, ready, _ := w.poll.At(i)
+	if w.nextEvent == w.events { // else a fault has ended the last turn early
+		w.nextEvent, w.events = 0, w.poll.Wait(int(wait.Milliseconds()))
+	}
+	n := w.events
+	for w.nextEvent < w.events {
+		token, ready, _ := w.poll.At(w.nextEvent)
+		w.nextEvent++
 		switch handler, _, _ := link.SplitToken(token); handler {
 		case onFlow:
 			w.h.Event(token, ready)

@@ -25,6 +25,7 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 	n := 0
 	h.gather, n = fr.AppendPayload(h.gather[:0])
 	errno := h.send(f, p, h.gather)
+	h.memoryGone(errno)
 	switch errno {
 	case 0:
 		h.Counters.FromGuest++

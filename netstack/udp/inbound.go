@@ -48,12 +48,12 @@ func (h *Handler) ListenEvent(token uint64, ready poller.Readiness) {
 		return
 	}
 	l := &h.listeners[j]
-	if ready&poller.Failed != 0 {
-		h.listenerErrors(l)
-	}
 	if ready&(poller.Readable|poller.HungUp) != 0 {
 		l.readable = true
 		h.readyListen = true
+	}
+	if ready&poller.Failed != 0 {
+		h.listenerErrors(l)
 	}
 }
 
@@ -126,7 +126,7 @@ func (h *Handler) fromListener(j int) bool {
 
 // listenFailed handles a failed receive; true means that nothing is left.
 func (h *Handler) listenFailed(l *listener, errno hostsock.Errno) bool {
-	if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM {
+	if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || h.memoryGone(errno) {
 		l.readable = false
 		return true
 	}

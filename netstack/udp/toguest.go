@@ -21,7 +21,7 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 		n, errno := h.calls.Recv(int(f.fd), vs)
 		if errno != 0 {
 			h.out.Cancel()
-			if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM {
+			if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || h.memoryGone(errno) {
 				return
 			}
 			// An error of an earlier datagram, reported once (udp(7)).

@@ -180,11 +180,11 @@ func (h *Handler) Event(token uint64, ready poller.Readiness) {
 	if f == nil {
 		return
 	}
-	if ready&poller.Failed != 0 {
-		h.flowErrors(f)
-	}
 	if ready&(poller.Readable|poller.HungUp) != 0 {
 		h.makeReady(i, f)
+	}
+	if ready&poller.Failed != 0 {
+		h.flowErrors(f)
 	}
 }
 

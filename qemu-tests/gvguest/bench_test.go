@@ -47,6 +47,7 @@ type bench struct {
 	rx, tx *virtqueue.Queue // their other side, which the worker has
 	nic    gvguest.NICConfig
 	system func(*gvguest.Config)
+	wrap   func(netstack.RxRing, netstack.TxRing) (netstack.RxRing, netstack.TxRing) // may be nil
 
 	tap    *tap
 	ports  map[family]uint16 // of the host, that lead to guestPort
@@ -147,10 +148,15 @@ func (b *bench) attachAt(rxAt, txAt uint32) {
 	tx, err := virtqueue.New(txCfg)
 	b.must(err)
 	b.rx, b.tx = rx, tx
+	var toGuest netstack.RxRing = rx
+	var fromGuest netstack.TxRing = tx
+	if b.wrap != nil {
+		toGuest, fromGuest = b.wrap(rx, tx)
+	}
 	b.worker.SetFeatures(b.setup.features)
 	mergeable := b.setup.features&header.FeatureMrgRxBuf != 0
-	b.must(b.worker.AttachRx(netstack.Rx{Ring: rx, KickFD: b.rings.Rx.KickFD, Caller: b.rings.Rx, Mergeable: mergeable}))
-	b.must(b.worker.AttachTx(netstack.Tx{Ring: tx, KickFD: b.rings.Tx.KickFD, Caller: b.rings.Tx}))
+	b.must(b.worker.AttachRx(netstack.Rx{Ring: toGuest, KickFD: b.rings.Rx.KickFD, Caller: b.rings.Rx, Mergeable: mergeable}))
+	b.must(b.worker.AttachTx(netstack.Tx{Ring: fromGuest, KickFD: b.rings.Tx.KickFD, Caller: b.rings.Tx}))
 	b.worker.EnableRx(true)
 	b.worker.EnableTx(true)
 }
