@@ -252,9 +252,20 @@ func (w *world) pass(d time.Duration) {
 // checkFlows checks what holds of every flow at the end of a turn.
 func (w *world) checkFlows() {
 	w.Helper()
-	for _, c := range w.h.flows.chunks {
+	waiting, parked := 0, 0
+	for n, c := range w.h.flows.chunks {
 		for j := range c {
-			f := &c[j]
+			f, i := &c[j], uint32(n*chunkFlows+j)
+			if f.state == synSent {
+				if waiting++; w.h.waiting[f.listAt] != i {
+					w.Fatalf("flow %d waits for the guest and is not in the list", i)
+				}
+			}
+			if f.has(onParked) {
+				if parked++; w.h.parked[f.listAt] != i {
+					w.Fatalf("flow %d is parked and not in the list", i)
+				}
+			}
 			if f.state != established {
 				continue
 			}
@@ -268,6 +279,9 @@ func (w *world) checkFlows() {
 				w.Fatalf("%d bytes are taken and not passed on, the stash has %d", f.rcvNxt-f.hostTaken, stash)
 			}
 		}
+	}
+	if waiting != len(w.h.waiting) || parked != len(w.h.parked) {
+		w.Fatalf("%d flows wait for the guest, %d are listed; %d are parked, %d are listed", waiting, len(w.h.waiting), parked, len(w.h.parked))
 	}
 }
 
