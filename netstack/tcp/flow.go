@@ -61,6 +61,7 @@ type flow struct {
 	dupAcks   uint8
 	retries   uint8
 	peeks     uint8 // since something was dropped from the kernel's queue
+	prompt    uint8 // messages whose data is still dropped at once, see discard
 	sndShift  uint8 // scale of the windows that the guest sends
 	rcvShift  uint8 // scale of the windows that we send
 	gotWScale bool

@@ -19,6 +19,12 @@ const (
 	// discardPeeks bounds the small messages that are kept below it: each costs
 	// the kernel a buffer.
 	discardPeeks = 32
+	// promptBytes is the size from which a message that is acknowledged is dropped
+	// at once, and promptGapMs the silence of the guest after which smaller ones
+	// are, for promptMessages of them.
+	promptBytes    = 2048
+	promptGapMs    = 20
+	promptMessages = 255
 	// firstExpect is how much a socket is expected to have, before it was asked.
 	firstExpect = 16 << 10
 	minExpect   = 2048
@@ -140,6 +146,9 @@ func (h *Handler) sendData(i uint32, f *flow, want int, all bool) (n int, more b
 		return 0, false
 	}
 	f.peeks = min(f.peeks, 254) + 1
+	if f.inFlight() == 0 && h.now()-f.seenAtMs >= promptGapMs {
+		f.prompt = promptMessages
+	}
 	f.expect = uint32(max(2*n, minExpect))
 	if n == total {
 		f.expect = uint32(min(max(4*n, minExpect), runBytes))
@@ -332,9 +341,27 @@ func (h *Handler) sendFin(i uint32, f *flow) {
 // bytes left of one can hold the window shut. So once a part of the queue was
 // dropped, the rest of it goes as soon as all that was sent is acknowledged, until
 // the queue was seen empty.
+//
+// The kernel acknowledges to the host's peer when data is dropped, for that is
+// reading to it, or else after 40 ms; and a peer with Nagle's algorithm may hold
+// back its next message until then. So a message of some size is dropped as soon
+// as the guest has it all. A small one is not worth it where they come in quick
+// succession; where they came slowly, that may be why.
 func (h *Handler) discard(f *flow) {
-	if f.sndUna-f.headSeq >= discardBytes || f.peeks >= discardPeeks ||
-		f.has(midQueue) && f.sndUna == f.sndMax || f.has(hostUrgent) {
+	n := f.sndUna - f.headSeq
+	if n >= discardBytes || f.peeks >= discardPeeks || f.has(hostUrgent) {
+		h.discardAll(f)
+		return
+	}
+	if f.sndUna != f.sndMax {
+		return
+	}
+	if f.has(midQueue) {
+		h.discardAll(f)
+		return
+	}
+	if !f.has(hostReadable) && (n >= promptBytes || f.prompt > 0) {
+		f.prompt -= min(f.prompt, 1)
 		h.discardAll(f)
 	}
 }
