@@ -24,6 +24,7 @@ type services struct {
 	arp, ndp, dhcp, dhcp6 responder
 	arpServer             *arp.Responder
 	ndpServer             *ndp.Responder
+	dhcp4Server           *dhcp4.Server
 	dhcp6Server           *dhcp6.Server
 
 	scratch   []byte
@@ -60,7 +61,7 @@ func (s *services) init(cfg Config, l *link.Link) error {
 			if err != nil {
 				return fmt.Errorf("DHCP: %w", err)
 			}
-			s.dhcp = d
+			s.dhcp, s.dhcp4Server = d, d
 		}
 	}
 	if cfg.IPv6.Enabled && !cfg.NoNDP {

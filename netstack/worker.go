@@ -34,6 +34,7 @@ type Worker struct {
 	poll  *poller.Poller
 	queue *framequeue.Queue
 	amap  *addrmap.Map
+	cfg   Config       // as it is in force
 	tap   *capture.Tap // nil: nobody captures
 	base  time.Time
 
@@ -75,6 +76,7 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 		base: time.Now(), onBroken: onBroken,
 		parked: make(chan struct{}), resume: make(chan struct{}), done: make(chan struct{}),
 	}
+	w.cfg = cfg
 	var err error
 	if w.amap, err = addrmap.New(cfg.mapping()); err != nil {
 		return nil, fmt.Errorf("address mapping: %w", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // network looks at the host and plans the guest's network.
-func network(opts options.Options, log *logging.Log) (plan.Plan, error) {
+func network(opts options.Options, log *logging.Log) (plan.Plan, hostconf.State, error) {
 	for _, o := range []struct{ option, name string }{
 		{"--outbound-if4", opts.OutboundIf4},
 		{"--outbound-if6", opts.OutboundIf6},
@@ -21,23 +20,20 @@ func network(opts options.Options, log *logging.Log) (plan.Plan, error) {
 			continue
 		}
 		if _, err := net.InterfaceByName(o.name); err != nil {
-			return plan.Plan{}, fmt.Errorf("%s %q: %w", o.option, o.name, hostconf.ErrNoInterface)
+			return plan.Plan{}, hostconf.State{}, fmt.Errorf("%s %q: %w", o.option, o.name, hostconf.ErrNoInterface)
 		}
 	}
-	src := hostconf.DefaultSource()
-	src.Interface4 = cmp.Or(opts.Interface, opts.OutboundIf4)
-	src.Interface6 = cmp.Or(opts.Interface, opts.OutboundIf6)
-	host, err := hostconf.Read(src)
+	host, err := hostconf.Read(hostSource(opts))
 	if err != nil {
-		return plan.Plan{}, fmt.Errorf("-i, --interface %w", err)
+		return plan.Plan{}, hostconf.State{}, fmt.Errorf("-i, --interface %w", err)
 	}
 	log.Debug("host", "ipv4", host.V4, "ipv6", host.V6, "resolvers", host.Resolvers, "search", host.Search)
 	p, warnings, err := plan.Make(opts, host)
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, hostconf.State{}, err
 	}
 	for _, w := range warnings {
 		log.Warn(w)
 	}
-	return p, nil
+	return p, host, nil
 }

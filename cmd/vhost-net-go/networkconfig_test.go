@@ -28,6 +28,7 @@ func fullPlan() plan.Plan {
 		BootFile: "http://boot.example/x", BootServer: ip("192.0.2.7"),
 		DNSForward4: ip("192.0.2.1"), DNSHost4: ip("127.0.0.53"),
 		DNSForward6: ip("fe80::1"), DNSHost6: ip("::1"),
+		DNSMoved:         []plan.Redirect{{Seen: ip("192.0.2.54"), Host: ip("192.0.2.53")}},
 		MapHostLoopback4: ip("192.0.2.9"), MapHostLoopback6: ip("2001:db8::9"),
 		MapGuest4: ip("192.0.2.8"), MapGuest6: ip("2001:db8::8"),
 		Outbound4: ip("192.0.2.5"), Outbound6: ip("2001:db8::5"), OutboundIf4: "eth0", OutboundIf6: "eth1", FreeBind: true,
@@ -66,7 +67,11 @@ func requireFilled(t *testing.T, name string, v reflect.Value) {
 
 func TestNetworkConfigDNSForward(t *testing.T) {
 	p := fullPlan()
-	want := []addrmap.Forward{{Seen: p.DNSForward4, Host: p.DNSHost4}, {Seen: p.DNSForward6, Host: p.DNSHost6}}
+	want := []addrmap.Forward{
+		{Seen: p.DNSForward4, Host: p.DNSHost4},
+		{Seen: p.DNSForward6, Host: p.DNSHost6},
+		{Seen: p.DNSMoved[0].Seen, Host: p.DNSMoved[0].Host},
+	}
 	if got := networkConfig(p).DNSForward; !reflect.DeepEqual(got, want) {
 		t.Errorf("forwards = %v, want %v", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/background"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/hostconf"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/inherit"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/logging"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
@@ -24,6 +25,7 @@ const capabilities = `{"type": "net"}`
 type job struct {
 	opts   options.Options
 	plan   plan.Plan
+	host   hostconf.State   // what the plan was made for
 	source vhostuser.Source // of frontends; closed by the caller
 	log    *logging.Log
 	// capture is nil if there is none.
@@ -91,7 +93,7 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 		sockets.Close()
 		return err
 	}
-	p, err := network(opts, log)
+	p, host, err := network(opts, log)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 		return err
 	}
 	err = serve(ctx, job{
-		opts: opts, plan: p, source: &notifyingSource{end, opts}, log: log,
+		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts}, log: log,
 		capture: dump, sockets: sockets.Forwards, ready: start.ready,
 	})
 	if ctx.Err() != nil {

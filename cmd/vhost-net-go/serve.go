@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"time"
 
@@ -44,6 +43,10 @@ func serve(ctx context.Context, j job) error {
 	if err := j.ready(d.worker.Forwards()); err != nil {
 		return err
 	}
+	go j.follow(ctx, func(l netstack.Live) (err error) {
+		d.worker.Park(func() { err = d.worker.Follow(l) })
+		return err
+	})
 	go report(ctx, d.worker, d.log, time.Duration(j.opts.StatsSeconds)*time.Second)
 	return server.Serve(ctx, j.source)
 }
@@ -82,10 +85,17 @@ func networkConfig(p plan.Plan) netstack.Config {
 		NoTCP: p.NoTCP, NoUDP: p.NoUDP, NoICMP: p.NoICMP,
 		NoDHCP: p.NoDHCP, NoDHCP6: p.NoDHCP6, NoNDP: p.NoNDP, NoRA: p.NoRA,
 	}
-	for _, f := range [][2]netip.Addr{{p.DNSForward4, p.DNSHost4}, {p.DNSForward6, p.DNSHost6}} {
-		if f[0].IsValid() && f[1].IsValid() {
-			c.DNSForward = append(c.DNSForward, addrmap.Forward{Seen: f[0], Host: f[1].WithZone("")})
+	c.DNSForward = dnsForwards(p)
+	return c
+}
+
+// dnsForwards are the plan's redirections of resolvers.
+func dnsForwards(p plan.Plan) (list []addrmap.Forward) {
+	all := append([]plan.Redirect{{Seen: p.DNSForward4, Host: p.DNSHost4}, {Seen: p.DNSForward6, Host: p.DNSHost6}}, p.DNSMoved...)
+	for _, f := range all {
+		if f.Seen.IsValid() && f.Host.IsValid() {
+			list = append(list, addrmap.Forward{Seen: f.Seen, Host: f.Host.WithZone("")})
 		}
 	}
-	return c
+	return list
 }

@@ -10,7 +10,8 @@
 // LAN address is to connect to the host, and a service that listens there
 // listens to the network. Whoever does not want that filters on the host.
 //
-// A Map is immutable and safe for concurrent use. Nothing allocates.
+// No method changes a Map, so it is safe for concurrent use; its owner may
+// overwrite it with another one while nobody uses it. Nothing allocates.
 package addrmap
 
 import (
@@ -47,9 +48,12 @@ type Config struct {
 	// HostGuest are addresses under which the guest reaches the host's own
 	// sockets on the addresses in Guest, which it cannot address itself.
 	HostGuest Pair
-	// DNS are the resolver redirections, at most one per family of Seen.
+	// DNS are the resolver redirections, at most MaxDNS per family of Seen.
 	DNS []Forward
 }
+
+// MaxDNS is how many resolver redirections a family can have.
+const MaxDNS = 16
 
 // DNS ports that a Forward applies to: plain and over TLS.
 const (
@@ -71,10 +75,13 @@ type family struct {
 	guest        header.Addr
 	hostLoopback header.Addr
 	hostGuest    header.Addr
-	dnsSeen      header.Addr
-	dnsHost      header.Addr
+	dns          [MaxDNS]redirect // the first numDNS
+	numDNS       int
 	loopback     header.Addr
 }
+
+// redirect is a Forward of which Seen is of this family.
+type redirect struct{ seen, host header.Addr }
 
 // Map is a compiled Config.
 type Map struct {
@@ -123,8 +130,14 @@ func (m *Map) addDNS(d Forward) error {
 	if is6(d.Seen) {
 		f = &m.v6
 	}
-	if f.dnsSeen != (header.Addr{}) {
-		return fmt.Errorf("second one for this family: %v", d.Seen)
+	seen := header.AddrFromNetip(d.Seen)
+	for _, old := range f.dns[:f.numDNS] {
+		if old.seen == seen {
+			return fmt.Errorf("second one for %v", d.Seen)
+		}
+	}
+	if f.numDNS == MaxDNS {
+		return fmt.Errorf("more than %d for this family: %v", MaxDNS, d.Seen)
 	}
 	if !d.Seen.IsValid() || !d.Host.IsValid() {
 		return fmt.Errorf("from %v to %v: address missing", d.Seen, d.Host)
@@ -132,8 +145,12 @@ func (m *Map) addDNS(d Forward) error {
 	if d.Host.IsUnspecified() || d.Host.IsMulticast() {
 		return fmt.Errorf("%v is no resolver's address", d.Host)
 	}
-	f.dnsHost = header.AddrFromNetip(d.Host)
-	return set(&f.dnsSeen, d.Seen, is6(d.Seen))
+	if err := set(&seen, d.Seen, is6(d.Seen)); err != nil {
+		return err
+	}
+	f.dns[f.numDNS] = redirect{seen: seen, host: header.AddrFromNetip(d.Host)}
+	f.numDNS++
+	return nil
 }
 
 func is6(a netip.Addr) bool { return a.IsValid() && !a.Unmap().Is4() }

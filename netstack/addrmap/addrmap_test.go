@@ -208,9 +208,10 @@ func TestNewRefuses(t *testing.T) {
 		{"DNS without seen", Config{DNS: []Forward{{Host: ip("10.0.0.1")}}}},
 		{"DNS to nowhere", Config{DNS: []Forward{{Seen: ip("10.0.0.1"), Host: ip("0.0.0.0")}}}},
 		{"DNS on a loopback address", Config{DNS: []Forward{{Seen: ip("::1"), Host: ip("192.0.2.1")}}}},
-		{"two DNS forwards of a family", Config{DNS: []Forward{
-			{Seen: ip("10.0.0.1"), Host: ip("192.0.2.1")}, {Seen: ip("10.0.0.2"), Host: ip("192.0.2.1")},
+		{"two DNS forwards of an address", Config{DNS: []Forward{
+			{Seen: ip("10.0.0.1"), Host: ip("192.0.2.1")}, {Seen: ip("10.0.0.1"), Host: ip("192.0.2.2")},
 		}}},
+		{"too many DNS forwards", Config{DNS: manyForwards(MaxDNS + 1)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,6 +222,35 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := New(Config{DNS: []Forward{{}}}); err != nil {
 		t.Errorf("an empty forward is off: %v", err)
+	}
+}
+
+func manyForwards(n int) (list []Forward) {
+	for seen := ip("10.0.0.1"); len(list) < n; seen = seen.Next() {
+		list = append(list, Forward{Seen: seen, Host: ip("192.0.2.1")})
+	}
+	return list
+}
+
+func TestManyForwards(t *testing.T) {
+	m, err := New(Config{DNS: append(manyForwards(MaxDNS), Forward{Seen: ip("fd00::1"), Host: ip("::1")})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dst, want := range map[string]string{
+		"10.0.0.1": "192.0.2.1", "10.0.0.16": "192.0.2.1", "10.0.0.17": "10.0.0.17", "fd00::1": "::1", "fd00::2": "fd00::2",
+	} {
+		src := ip("10.0.0.99")
+		if ip(dst).Is6() {
+			src = ip("fd00::99")
+		}
+		p := header.Packet{
+			V6: ip(dst).Is6(), Proto: header.ProtoUDP, DstPort: 53,
+			Src: header.AddrFromNetip(src), Dst: header.AddrFromNetip(ip(dst)),
+		}
+		if got, why := m.FromGuest(&p); why != OK || got != header.AddrFromNetip(ip(want)) {
+			t.Errorf("%s: got %v (%v), want %s", dst, got, why, want)
+		}
 	}
 }
 

@@ -29,9 +29,14 @@ func (m *Map) FromGuest(p *header.Packet) (host header.Addr, why Verdict) {
 	if p.V6 {
 		f = &m.v6
 	}
+	if isDNS(p) {
+		for i := range f.dns[:f.numDNS] {
+			if p.Dst == f.dns[i].seen {
+				return f.dns[i].host, OK
+			}
+		}
+	}
 	switch {
-	case p.Dst == f.dnsSeen && isDNS(p):
-		return f.dnsHost, OK
 	case p.Dst == f.hostLoopback:
 		return f.loopback, OK
 	case p.Dst == f.hostGuest && f.guest != (header.Addr{}):

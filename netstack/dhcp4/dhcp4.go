@@ -131,6 +131,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// Adopt goes on counting where old, which this Server replaces, has stopped.
+func (s *Server) Adopt(old *Server) { s.counters = old.counters }
+
 // Counters returns the counters as they are now.
 func (s *Server) Counters() Counters { return s.counters }
 

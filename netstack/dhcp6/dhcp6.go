@@ -126,6 +126,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// Adopt goes on where old, which this Server replaces, has stopped.
+func (s *Server) Adopt(old *Server) { s.counters, s.committed = old.counters, old.committed }
+
 // Counters returns the counters as they are now.
 func (s *Server) Counters() Counters { return s.counters }
 

@@ -64,6 +64,7 @@ type Counters struct {
 	Answered      uint64 // by us
 	Opened        uint64 // flows
 	Recycled      uint64 // flows ended early to make room
+	Rehomed       uint64 // flows ended because the host's address has changed
 	Forbidden     uint64 // requests dropped: the host allows no ping sockets
 	Limited       uint64 // requests dropped: no descriptor or memory
 	SendFailed    uint64 // requests dropped: any other error
@@ -116,6 +117,9 @@ func New(cfg Config) *Handler {
 	h.onFire = h.fire
 	return h
 }
+
+// SetOwnGateway changes Config.OwnGateway.
+func (h *Handler) SetOwnGateway(own bool) { h.cfg.OwnGateway = own }
 
 // HasKey implements flowtable.Keys.
 func (h *Handler) HasKey(i uint32, k *flowtable.Key) bool { return h.flows[i].key == *k }

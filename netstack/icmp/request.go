@@ -118,10 +118,19 @@ func (h *Handler) socket(k *flowtable.Key, host header.Addr) (int, hostsock.Errn
 		h.told = true
 		return -1, 0
 	}
+	if errno == 0 {
+		errno = h.connect(fd, host, k.LocalPort)
+	}
 	if errno != 0 {
 		return -1, errno
 	}
-	local := hostsock.Endpoint{Port: k.LocalPort} // of ping sockets: the identifier
+	return fd, 0
+}
+
+// connect connects a ping socket to host, or closes it.
+func (h *Handler) connect(fd int, host header.Addr, id uint16) (errno hostsock.Errno) {
+	v6 := !host.Is4()
+	local := hostsock.Endpoint{Port: id}
 	if !host.IsLoopback() {
 		device := &h.cfg.Device6
 		local.Addr = h.cfg.Outbound6
@@ -131,7 +140,7 @@ func (h *Handler) socket(k *flowtable.Key, host header.Addr) (int, hostsock.Errn
 		if device.Given() {
 			if errno = hostsock.BindToDevice(fd, device); errno != 0 {
 				hostsock.Close(fd)
-				return -1, errno
+				return errno
 			}
 		}
 	}
@@ -144,9 +153,8 @@ func (h *Handler) socket(k *flowtable.Key, host header.Addr) (int, hostsock.Errn
 	}
 	if errno != 0 {
 		hostsock.Close(fd)
-		return -1, errno
 	}
-	return fd, 0
+	return errno
 }
 
 // maxSendTries is how often a request is tried whose socket has errors of

@@ -202,6 +202,18 @@ func (r *Responder) AppendSolicit(dst []byte) (frame []byte, ok bool) {
 	return appendFrame(dst, r.address(group, mac), body), true
 }
 
+// Advertise replaces what router advertisements say by what c says. The
+// addresses in c, and NoRA, do not count: they are as New had them.
+func (r *Responder) Advertise(c Config) error {
+	c.MAC, c.LinkLocal = r.mac, r.linkLocal
+	ra, err := marshalRA(&c)
+	if err != nil {
+		return err
+	}
+	r.ra = ra
+	return nil
+}
+
 // Probed returns the address above the link's scope for which the guest most
 // recently did duplicate address detection: it is going to use it. ok is false
 // if there was none.

@@ -95,6 +95,7 @@ type Counters struct {
 	Inbound        uint64 // of these, begun by the host's side
 	Recycled       uint64 // flows ended early to make room
 	Expired        uint64 // flows ended by their timer
+	Rehomed        uint64 // flows ended because the host's address has changed
 	OtherPort      uint64 // flows whose port the host did not let us have
 	SendFull       uint64 // dropped: the socket was full
 	SendFailed     uint64 // dropped: any other error

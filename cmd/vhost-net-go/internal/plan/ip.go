@@ -36,9 +36,14 @@ func planIPv4(o options.Options, host hostconf.Family) (IPv4, error) {
 		return IPv4{}, fmt.Errorf("-g, --gateway %q: is the guest's own address", p.Gateway)
 	}
 	p.OffLink = !guest.Contains(p.Gateway)
-	onHostLink := host.Addr.IsValid() && host.Addr.Contains(p.Gateway)
-	p.OwnGateway = p.Gateway != host.Gateway && p.Gateway != host.Peer && !onHostLink
+	p.OwnGateway = ownGateway(p.Gateway, host)
 	return p, nil
+}
+
+// ownGateway says whether no host can have the gateway's address.
+func ownGateway(gw netip.Addr, host hostconf.Family) bool {
+	onHostLink := host.Addr.IsValid() && host.Addr.Contains(gw)
+	return gw != host.Gateway && gw != host.Peer && !onHostLink
 }
 
 // guest4 returns the guest's address with its prefix length; private says that

@@ -89,6 +89,9 @@ type Plan struct {
 	// the other family when the guest has only one.
 	DNSForward4, DNSForward6 netip.Addr
 	DNSHost4, DNSHost6       netip.Addr
+	// DNSMoved are resolvers that the guest was told of and the host has given
+	// up; see Follow.
+	DNSMoved []Redirect
 
 	MapHostLoopback4, MapHostLoopback6 netip.Addr
 	MapGuest4, MapGuest6               netip.Addr

@@ -1,0 +1,61 @@
+package udp
+
+import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
+)
+
+// Rehome ends the flows whose sockets no longer do what a new one would, since
+// the host or the mapping has changed: a connected socket sends from the address
+// that the host had when it was connected, for ever. The guest's next datagram
+// begins the flow anew. Flows of listeners are as good as they were.
+func (h *Handler) Rehome() {
+	for c := range h.flows.chunks {
+		for j := range chunkFlows {
+			i := uint32(c*chunkFlows + j)
+			if f := h.flows.at(i); f.has(inUse) && f.fd >= 0 && !h.isHome(f) {
+				h.Counters.Rehomed++
+				h.release(i)
+			}
+		}
+	}
+}
+
+// isHome says whether a new socket for f would have the same ends.
+func (h *Handler) isHome(f *flow) bool {
+	p := header.Packet{
+		V6: f.v6(), Proto: header.ProtoUDP, Src: f.key.Local, Dst: f.key.Remote,
+		SrcPort: f.key.LocalPort, DstPort: f.key.RemotePort,
+	}
+	host, why := h.cfg.Map.FromGuest(&p)
+	if why != addrmap.OK || host != f.host.Addr {
+		return false
+	}
+	now, errno := h.conn.LocalEndpoint(int(f.fd))
+	if errno != 0 {
+		return false
+	}
+	then, errno := h.source(f.host)
+	return errno == 0 && then.Addr == now.Addr
+}
+
+// source returns the address from which a new socket would send to e.
+func (h *Handler) source(e hostsock.Endpoint) (hostsock.Endpoint, hostsock.Errno) {
+	v6 := !e.Addr.Is4()
+	fd, errno := hostsock.OpenDatagram(v6)
+	if errno != 0 {
+		return hostsock.Endpoint{}, errno
+	}
+	defer hostsock.Close(fd)
+	if errno = h.bindDevice(fd, &e.Addr); errno != 0 {
+		return hostsock.Endpoint{}, errno
+	}
+	if errno = h.conn.Bind(fd, hostsock.Endpoint{Addr: h.outbound(&e.Addr)}, v6); errno != 0 {
+		return hostsock.Endpoint{}, errno
+	}
+	if errno = h.conn.Connect(fd, e, v6); errno != 0 {
+		return hostsock.Endpoint{}, errno
+	}
+	return h.conn.LocalEndpoint(fd)
+}
