@@ -16,12 +16,24 @@ VCS := $(shell git log -1 >/dev/null 2>&1 || echo -buildvcs=false)
 # What is missing on a fresh Debian, as FILE=PACKAGE.
 CA_CERTIFICATES = /etc/ssl/certs/ca-certificates.crt=ca-certificates
 KEYRING         = /usr/share/keyrings/debian-archive-trixie-automatic.gpg=debian-archive-keyring
+CHECKERS        = /usr/bin/mandoc=mandoc /usr/bin/zsh=zsh /usr/bin/fish=fish /sbin/apparmor_parser=apparmor /usr/bin/systemd-analyze=systemd
 C_COMPILER      = /usr/bin/gcc=gcc /usr/include/stdio.h=libc6-dev
 
-.PHONY: help build run test lint unit gvguest fuzz guests bench clean needs-run needs-test
+# Where "make install" puts things, below DESTDIR.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+# A package's version: a tag, or how old and which the commit is.
+VERSION ?= $(shell { git describe --tags --exact-match 2>/dev/null || git log -1 --date=format:%Y%m%d%H%M --format=0.0~git%cd.%h 2>/dev/null || echo 0.0; } | sed s/^v//)
+# The date of what is generated.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+
+.PHONY: help build docs install deb run test lint unit gvguest fuzz guests bench clean needs-run needs-test
 
 help:
 	@echo 'make build    the daemon, as bin/vhost-net-go'
+	@echo 'make install  the same with manual page, completions, units; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make deb      a Debian package of it in bin/'
 	@echo 'make run      boot a VM on it, show what the VM sees of the network, give its console'
 	@echo 'make test     lint, unit, guests; with CI=true nothing may be skipped, and fuzz too'
 	@echo 'make lint     gofumpt, vet, staticcheck, also for arm64'
@@ -37,11 +49,21 @@ help:
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath $(VCS) -o bin/vhost-net-go ./cmd/vhost-net-go
 
+# The manual page and the completions come from the table of options.
+docs:
+	$(GO) run $(VCS) ./cmd/vhost-net-go/internal/manual/generate -version '$(VERSION)' -epoch $(SOURCE_DATE_EPOCH) bin/doc
+
+install: build docs
+	sh cmd/vhost-net-go/dist/install.sh bin/vhost-net-go bin/doc '$(DESTDIR)' '$(PREFIX)'
+
+deb: build docs
+	sh cmd/vhost-net-go/dist/deb.sh bin/vhost-net-go bin/doc '$(VERSION)' bin
+
 needs-run:
 	@sh qemu-tests/needs.sh $(CA_CERTIFICATES) $(KEYRING)
 
 needs-test:
-	@sh qemu-tests/needs.sh $(CA_CERTIFICATES) $(KEYRING) $(C_COMPILER)
+	@sh qemu-tests/needs.sh $(CA_CERTIFICATES) $(KEYRING) $(C_COMPILER) $(CHECKERS)
 
 # Built first, so that the VM's console has the terminal to itself.
 run: needs-run build

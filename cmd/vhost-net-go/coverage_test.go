@@ -31,7 +31,7 @@ func allOptions() []option {
 
 // isProgram recognises the names that scripts start the daemon by.
 func isProgram(word string) bool {
-	return slices.Contains([]string{"vhost-net-go", "with-fd3", "daemon", "passt"}, word)
+	return slices.Contains([]string{"vhost-net-go", "with-fd3", "daemon", "passt", "managed"}, word)
 }
 
 // scriptLines returns the words of all script lines that start the daemon:

@@ -36,6 +36,12 @@ func TestMain(m *testing.M) {
 		// fd3 runs vhost-net-go with one end of a socket pair as descriptor 3
 		// and closes the other end after a moment.
 		"with-fd3": func() { os.Exit(withFD3(os.Args[1:])) },
+		"used": func() {
+			os.Exit(runMain(append([]string{"vhost-net-go"}, os.Args[1:]...), os.Stdout, os.Stderr, useAll))
+		},
+		// managed plays the service manager: it opens the sockets that its
+		// first argument lists and writes what it is told to standard output.
+		"managed": func() { os.Exit(managed(os.Args[1], os.Args[2:])) },
 	})
 }
 

@@ -118,13 +118,14 @@ func onlyForbidden(err error) bool {
 // the options ask for.
 func useInherited(o *options.Options, s *inherit.Sockets) error {
 	if s.FD >= 0 {
-		abs, _ := filepath.Abs(o.SocketPath)
+		asked, _ := filepath.Abs(o.SocketPath)
+		bound, _ := filepath.Abs(s.Path)
 		switch {
 		case o.FD >= 0:
 			return fmt.Errorf("-F, --fd %d: cannot be combined with a socket of the service manager's: there is one frontend", o.FD)
 		case o.Client:
 			return errors.New("--client: cannot be combined with a socket of the service manager's: it listens")
-		case o.SocketPath != "" && abs != s.Path:
+		case o.SocketPath != "" && asked != bound:
 			return fmt.Errorf("-s, --socket %q: the service manager's socket is at %q", o.SocketPath, s.Path)
 		}
 		o.SocketPath = s.Path

@@ -27,14 +27,28 @@ func newFlagSet(o *Options, fwd *forwardState) *pflag.FlagSet {
 	fs.SetNormalizeFunc(aliases)
 	fs.SortFlags = false
 	fs.Usage = func() {}
-	addProcessFlags(fs, o)
-	addSocketFlags(fs, o)
-	addForwardFlags(fs, o, fwd)
-	addAddressFlags(fs, o)
-	addNameFlags(fs, o)
-	addSwitches(fs, o)
+	for _, g := range groups(o, fwd) {
+		g.add(fs)
+	}
 	addUnsupported(fs)
 	return fs
+}
+
+// group is a part of the options that belong together.
+type group struct {
+	title string
+	add   func(*pflag.FlagSet)
+}
+
+func groups(o *Options, fwd *forwardState) []group {
+	return []group{
+		{"The process", func(fs *pflag.FlagSet) { addProcessFlags(fs, o) }},
+		{"The virtual machine's socket", func(fs *pflag.FlagSet) { addSocketFlags(fs, o) }},
+		{"Ports into the guest", func(fs *pflag.FlagSet) { addForwardFlags(fs, o, fwd) }},
+		{"Addresses", func(fs *pflag.FlagSet) { addAddressFlags(fs, o) }},
+		{"Names", func(fs *pflag.FlagSet) { addNameFlags(fs, o) }},
+		{"Leaving things out", func(fs *pflag.FlagSet) { addSwitches(fs, o) }},
+	}
 }
 
 func addProcessFlags(fs *pflag.FlagSet, o *Options) {
@@ -84,10 +98,10 @@ func addAddressFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "gateway", "g", "`ADDR` of the guest's gateway, per family (default: the host's)", setPerFamily(&o.Gateway4, &o.Gateway6, unicastOnly))
 	valueP(fs, "mtu", "m", "`BYTES` of the link's MTU; 0: do not announce one (default: the host interface's)", setMTU(o))
 	valueP(fs, "mac-addr", "M", "`MAC` address of the gateway (default 9a:55:9a:55:9a:55)", setMAC(&o.MAC))
-	valueP(fs, "interface", "i", "`NAME` of the host interface to copy addresses and routes from", setInterface(&o.Interface))
+	valueP(fs, "interface", "i", "`IFNAME` of the host interface to copy addresses and routes from", setInterface(&o.Interface))
 	valueP(fs, "outbound", "o", "`ADDR` of the host to send from, per family", setPerFamily(&o.Outbound4, &o.Outbound6, anyUnicast))
-	valueP(fs, "outbound-if4", "", "`NAME` of the interface that IPv4 to the outside leaves by, and to copy from unless -i is given", setInterface(&o.OutboundIf4))
-	valueP(fs, "outbound-if6", "", "`NAME` of the same for IPv6", setInterface(&o.OutboundIf6))
+	valueP(fs, "outbound-if4", "", "`IFNAME` of the interface that IPv4 to the outside leaves by, and to copy from unless -i is given", setInterface(&o.OutboundIf4))
+	valueP(fs, "outbound-if6", "", "`IFNAME` of the same for IPv6", setInterface(&o.OutboundIf6))
 	onP(fs, &o.IPv4Only, "ipv4-only", "4", "no IPv6 for the guest")
 	onP(fs, &o.IPv6Only, "ipv6-only", "6", "no IPv4 for the guest")
 	valueP(fs, "map-host-loopback", "", "`ADDR` at which the guest reaches the host's loopback, per family, or none (default none)", setMapped(&o.MapHostLoopback4, &o.MapHostLoopback6))

@@ -62,7 +62,11 @@ func noted(fs *pflag.FlagSet, o *Options, name, short, value, why string) {
 		o.Notes = append(o.Notes, fmt.Sprintf("--%s has no effect: %s", name, why))
 		return nil
 	}}
-	flag := fs.VarPF(v, name, short, "accepted; "+why)
+	usage := "accepted; " + why
+	if value != "" {
+		usage = "accepted, with a `" + value + "`; " + why
+	}
+	flag := fs.VarPF(v, name, short, usage)
 	flag.Hidden = true
 	if value == "" {
 		v.typ, flag.NoOptDefVal = "bool", noValue
