@@ -40,6 +40,9 @@ func serve(ctx context.Context, j job) error {
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)
 	}
+	// Whoever was told that we are ready may signal at once.
+	signals, stop := reportSignals()
+	defer stop()
 	if err := j.ready(d.worker.Forwards()); err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func serve(ctx context.Context, j job) error {
 		d.worker.Park(func() { err = d.worker.Follow(l) })
 		return err
 	})
-	go report(ctx, d.worker, d.log, time.Duration(j.opts.StatsSeconds)*time.Second)
+	go report(ctx, d.worker, d.log, signals, time.Duration(j.opts.StatsSeconds)*time.Second)
 	return server.Serve(ctx, j.source)
 }
 

@@ -49,12 +49,12 @@ func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 		if err := s.child.Prepare(); err != nil {
 			return err
 		}
+		s.log.Detach() // the way to the system's log is one of files too
 	}
 	if err := enterSandbox(box, s.log); err != nil {
 		return err
 	}
 	if s.child != nil {
-		s.log.Detach()
 		if err := s.child.Ready(); err != nil {
 			return err
 		}

@@ -14,12 +14,16 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack"
 )
 
-// report logs the worker's counters at each SIGUSR1, and, with an interval, when
+// reportSignals begins to take the signals that ask for counters.
+func reportSignals() (sig <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGUSR1)
+	return c, func() { signal.Stop(c) }
+}
+
+// report logs the worker's counters at each signal, and, with an interval, when
 // they have changed within it, until ctx is done.
-func report(ctx context.Context, w *netstack.Worker, log hclog.Logger, every time.Duration) {
-	sig := make(chan os.Signal, 1)
-	signal.Notify(sig, unix.SIGUSR1)
-	defer signal.Stop(sig)
+func report(ctx context.Context, w *netstack.Worker, log hclog.Logger, sig <-chan os.Signal, every time.Duration) {
 	var tick <-chan time.Time
 	if every > 0 {
 		t := time.NewTicker(every)
