@@ -19,6 +19,13 @@ var transmitted = regexp.MustCompile(`TX-packets: (\d+)`)
 // TestSmokeTestpmd lets DPDK's virtio-user, a third independent frontend, send as fast as it can. Then the backend must serve an
 // ordinary guest.
 func TestSmokeTestpmd(t *testing.T) {
+	for _, rings := range []struct{ name, options string }{{"split", ""}, {"packed", ",packed_vq=1,in_order=1"}} {
+		t.Run(rings.name, func(t *testing.T) { runTestpmd(t, rings.options) })
+	}
+}
+
+// runTestpmd has more options of the device.
+func runTestpmd(t *testing.T, options string) {
 	ctx, l := newLab(t, time.Minute)
 	socket := filepath.Join(l.Dir, "s")
 	backend := startBackend(ctx, t, l, lab.Link{Path: socket})
@@ -29,7 +36,7 @@ func TestSmokeTestpmd(t *testing.T) {
 	defer inR.Close()
 	defer inW.Close()
 	c := l.Command(l.VMHost, "dpdk-testpmd", "-l", "0-1", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
-		"--vdev=net_virtio_user0,mac=52:54:00:00:00:09,path="+socket+",queues=1,queue_size=256",
+		"--vdev=net_virtio_user0,mac=52:54:00:00:00:09,path="+socket+",queues=1,queue_size=256"+options,
 		"--", "-i", "--total-num-mbufs=4096", "--forward-mode=txonly")
 	var out bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = inR, &out, &out

@@ -47,7 +47,7 @@ func (s *session) newQueue(r *ring) (q *virtqueue.Queue, err error) {
 // and not the right one even otherwise (cloud-hypervisor sends the driver's
 // index; UML sends 0, with which no packed ring starts). As chains are completed
 // in order, the memory of the ring is the truth. For a split ring it always says;
-// a packed one has no index and is silent in rare cases, see virtqueue.Resume.
+// a packed one has no index and is silent in rare cases (batches of IN_ORDER), see virtqueue.Resume.
 // Then there is only the number to go by. QEMU reads no index from a packed ring
 // either: after the crash of a backend it repeats what the last orderly stop has
 // told it.

@@ -22,6 +22,9 @@ func (r *packedRing) publish() (call bool) {
 		if i > 0 {
 			r.words.setUsed(at.slot, u.written, u.id, u.flags(at))
 		}
+		if r.marksRest {
+			r.markRest(at, u)
+		}
 		at = at.forward(u.slots, r.size)
 	}
 	first := &r.staged[0]
@@ -33,6 +36,18 @@ func (r *packedRing) publish() (call bool) {
 	r.staged, r.stagedSlots, r.open = r.staged[:0], 0, false
 	r.fence.AfterStore()
 	return r.updated(r.wantsCall(old, covered))
+}
+
+// markRest makes the slots behind a used descriptor that it stands for too look
+// used. The driver skips them (2.8.9), so to it they are as good as any others;
+// but a successor that finds them available could not tell them from a chain
+// that was not taken yet. All of them were taken: no more is staged than is in
+// use.
+func (r *packedRing) markRest(at place, u *usedChain) {
+	for n := uint32(1); n < u.slots; n++ {
+		p := at.forward(n, r.size)
+		r.words.setMark(p.slot, u.id, p.used())
+	}
 }
 
 // flags are those of a used descriptor. WRITE says that length bytes were

@@ -16,14 +16,11 @@ import "errors"
 //
 // A packed ring has no index. The place is found from the descriptors, where the
 // last used one is followed by one that is available. It is certain for receive
-// queues with IN_ORDER or INDIRECT, and for transmit queues with INDIRECT (where
-// chains of several slots are not to be expected). Doubt comes from slots behind
-// a used descriptor that belong to its chain or batch and look available still:
-//
-//   - A batch (transmit, IN_ORDER) is told from the buffer ID, as long as its
-//     used descriptor is there, if the driver uses slots as IDs, as Linux and
-//     DPDK do.
-//   - A chain of several slots, if the chain behind has another ID.
+// queues, and for transmit queues without IN_ORDER: where chains of several slots
+// are to be expected (no INDIRECT), this package marks all slots that a used
+// descriptor stands for. Doubt comes from slots of a batch (transmit, IN_ORDER)
+// that look available still. It is told from the buffer ID, as long as its used
+// descriptor is there, if the driver uses slots as IDs, as Linux and DPDK do.
 //
 // The rest is an error; so is a ring whose device was killed between the writes
 // of one Publish, and one with flags that no driver sets.
@@ -43,15 +40,14 @@ var errNoPlace = errors.New("virtqueue: the state of the packed ring cannot be t
 // resumer finds the place of a device in a packed ring.
 type resumer struct {
 	size              uint32
-	inOrder, indirect bool
-	writable          bool
+	inOrder, writable bool
 	id, flags         []uint16 // by slot
 	virgin            bool     // the last slot was never written
 }
 
 func newResumer(c *Config) *resumer {
 	r := &resumer{
-		size: uint32(c.Size), inOrder: c.InOrder, indirect: c.Indirect, writable: c.Writable,
+		size: uint32(c.Size), inOrder: c.InOrder, writable: c.Writable,
 		id: make([]uint16, c.Size), flags: make([]uint16, c.Size),
 	}
 	var w packedWords
@@ -122,7 +118,7 @@ func (r *resumer) allAvailable(at place) (place, error) {
 		if end, ok := r.chain(at); ok && uint32(r.id[end.back(1, r.size).slot]) != at.slot {
 			return end, nil
 		}
-	case r.inOrder || !r.indirect:
+	case r.inOrder:
 		return place{}, errNoPlace
 	}
 	return at, nil
@@ -155,18 +151,12 @@ func (r *resumer) behind(p place) (place, error) {
 		}
 		return end, nil
 	}
-	end, ok := r.chain(next)
-	switch {
-	case !ok: // nothing available
-		return next, nil
-	case r.id[end.back(1, r.size).slot] != id:
-		return next, nil
-	case r.inOrder:
+	if end, ok := r.chain(next); ok && r.inOrder && r.id[end.back(1, r.size).slot] == id {
 		return end, nil // IDs are slots, so these are the chain's own
-	case r.indirect:
-		return next, nil
 	}
-	return place{}, errNoPlace
+	// With INDIRECT no chain of several slots is to be expected, without it the
+	// rest of one would have been marked (see markRest).
+	return next, nil
 }
 
 // chain returns the place behind the chain that begins at p, if one is

@@ -17,12 +17,14 @@ const (
 	featureIndirectDesc = 1 << 28
 	featureEventIdx     = 1 << 29
 	featureVersion1     = 1 << 32
+	featureRingPacked   = 1 << 34
+	featureInOrder      = 1 << 35
 )
 
 // offeredFeatures is what the driver may choose from. Receive offloads come
 // with mergeable buffers only: without them a driver posts 64 KiB for each
 // packet.
-const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc |
+const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc | featureRingPacked | featureInOrder |
 	header.FeatureMrgRxBuf |
 	header.FeatureCsum | header.FeatureGuestCsum |
 	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN |
