@@ -64,6 +64,10 @@ type Config struct {
 	// PingForbidden, if not nil, is called once when the host refuses a ping
 	// socket, on a worker's thread; it must not block.
 	PingForbidden func(err error)
+	// Shrunk, if not nil, is called when a worker has let go of the memory of many
+	// flows, on that worker's thread; it must not block. The memory is garbage
+	// then, which an idle process collects after minutes only.
+	Shrunk func()
 }
 
 // IPv4 is the guest's IPv4 network. Gateway may lie outside the prefix.

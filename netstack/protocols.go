@@ -43,6 +43,7 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onTCP, ListenHandler: onTCPListen,
 			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
+			Shrunk: cfg.Shrunk,
 		})
 		p.all = append(p.all, p.tcp)
 	}

@@ -45,6 +45,7 @@ func TestNetworkConfigForgetsNothing(t *testing.T) {
 	p.IPv6.HostRoute = false // the stack's field says the opposite
 	cfg := networkConfig(p)
 	cfg.PingForbidden = func(error) {}                // set where the log is
+	cfg.Shrunk = func() {}                            // where memory is given back
 	cfg.Capture = &capture.Capture{}                  // and where the file is opened
 	cfg.Sockets = []netstack.InheritedSocket{{FD: 3}} // nor are these planned
 	cfg.TxBatchFrames, cfg.FlushFrames = 64, 64       // only benchmarks set them

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
@@ -32,10 +33,13 @@ func serve(ctx context.Context, j job) error {
 	cfg.PingForbidden = func(err error) {
 		d.log.Warn("the host forbids ping, so the guest's stays unanswered; see net.ipv4.ping_group_range", "error", err)
 	}
+	memory := newReclaimer()
+	cfg.Shrunk = memory.wanted
 	if d.worker, err = netstack.NewWorker(cfg, d.ringBroken); err != nil {
 		return err
 	}
 	defer d.worker.Close()
+	go memory.run(ctx, debug.FreeOSMemory, reclaimRest)
 	// A busy worker keeps its processor; everything else needs one besides.
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)

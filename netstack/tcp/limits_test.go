@@ -47,13 +47,19 @@ func TestMemoryPerFlow(t *testing.T) {
 	if each > most {
 		t.Errorf("%.0f bytes each, want at most %d", each, most)
 	}
+	shrunk := 0
+	x.h.cfg.Shrunk = func() { shrunk++ }
 	for i := range uint32(flows) {
 		x.h.release(i, x.h.flows.at(i))
 	}
 	x.h.Run()
+	x.h.Run()
+	if shrunk != 1 {
+		t.Errorf("told %d times that memory was let go, want once", shrunk)
+	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if left := int64(after.HeapAlloc) - int64(before.HeapAlloc); left > flows*most/4 {
+	if left := int64(after.HeapAlloc) - int64(before.HeapAlloc); left > flows*most/20 {
 		t.Errorf("%d bytes are kept when all flows are gone", left)
 	}
 }

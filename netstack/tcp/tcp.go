@@ -37,6 +37,8 @@ type Config struct {
 	// MaxFlows bounds the connections, MaxConnecting those whose host connect
 	// is under way. 0 takes the default.
 	MaxFlows, MaxConnecting int
+	// Shrunk, if not nil, is called when the memory of many flows was let go.
+	Shrunk func()
 }
 
 const (
@@ -130,14 +132,10 @@ func New(cfg Config) *Handler {
 		early:       map[uint32]*early{},
 		held:        map[uint32]scoreboard{},
 		gather:      make([]iov.Vec, 0, hostsock.MaxVecs),
-		acks:        make([]uint32, 0, 1024),
-		ready:       make([]uint32, 0, 1024),
-		running:     make([]uint32, 0, 1024),
-		parked:      make([]uint32, 0, 1024),
-		waking:      make([]uint32, 0, 1024),
 		accepting:   -1,
 		peekOffset:  hostsock.HasPeekOffset(),
 	}
+	h.makeLists()
 	h.table = flowtable.New(&h.flows)
 	h.wheel = timerwheel.New(cfg.Link.NowMs)
 	return h
@@ -220,8 +218,7 @@ func (h *Handler) Run() bool {
 	}
 	h.running = h.running[:0]
 	if h.flows.live == 0 && len(h.flows.chunks) > 1 {
-		h.ready, h.acks, h.parked = h.ready[:0], h.acks[:0], h.parked[:0]
-		h.flows.shrink()
+		h.shrink()
 	}
 	return len(h.ready) > 0
 }

@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// reservedFiles are the descriptors of a backend or a peer that are not for
-	// connections.
+	// reservedFiles are the descriptors of a peer that are not for connections.
 	reservedFiles = 200
 	// firstPeerPort is where the ports of the first peer begin.
 	firstPeerPort = 6000
 	// returned is how much memory may stay when all connections are gone, more
 	// than before the first: room for what the backend keeps for the next ones.
-	returnedBytes = 16 << 20
+	returnedBytes = 8 << 20
 	returnLimit   = 30 * time.Second
 )
 
 // measure opens and closes all connections on one program, in as few rounds as
 // its descriptors allow.
 func measure(ctx context.Context, s *stage.Stage, p stage.Program, files int, o options) (err error) {
-	atATime := min(o.flows, (files-reservedFiles)/p.FilesPerFlow)
+	atATime := min(o.flows, p.MaxFlows(files))
 	fmt.Printf("%s: %d connections, %d at a time (a process may have %d descriptors)\n", p.Name, o.flows, atATime, files)
 	perPeer := files - reservedFiles
 	var peers []*stage.Peer

@@ -26,16 +26,28 @@ type Program struct {
 	Args []string
 	// FilesPerFlow is how many descriptors a TCP connection takes.
 	FilesPerFlow int
+	// keeps is how many of its descriptors a program keeps for other things.
+	keeps func(files int) int
 }
+
+// MaxFlows is how many TCP connections the program takes at a time if it may
+// have that many descriptors.
+func (p Program) MaxFlows(files int) int { return (files - p.keeps(files)) / p.FilesPerFlow }
 
 // Ours is the project's backend at path.
 func Ours(path string) Program {
-	return Program{Name: "vhost-net-go", Path: path, Args: []string{"-f", "-q"}, FilesPerFlow: 1}
+	return Program{
+		Name: "vhost-net-go", Path: path, Args: []string{"-f", "-q"}, FilesPerFlow: 1,
+		keeps: func(files int) int { return files/4 + 700 },
+	} // UDP has a quarter
 }
 
 // Passt is passt at path, in the root file system root unless that is empty.
 func Passt(path, root string) Program {
-	return Program{Name: "passt", Path: path, Root: root, Args: []string{"--vhost-user", "-f", "-q"}, FilesPerFlow: 2}
+	return Program{
+		Name: "passt", Path: path, Root: root, Args: []string{"--vhost-user", "-f", "-q"}, FilesPerFlow: 2,
+		keeps: func(int) int { return 200 },
+	}
 }
 
 // FindPasst looks for passt: in the environment (PASST, and PASST_ROOT if it
