@@ -3,8 +3,10 @@
 //
 // Memory is bounded: a fixed number of datagrams can be under way, and the
 // oldest makes room for a new one. A datagram that is not whole after 30
-// seconds is given up. Fragments that overlap condemn their datagram (RFC 5722
-// section 4), for IPv4 as well: no honest sender makes them.
+// seconds is given up. A fragment that comes twice, the same bytes at the same
+// place, counts once (RFC 8200 section 4.5). Fragments that overlap in any other
+// way condemn their datagram (RFC 5722 section 4), for IPv4 as well: no honest
+// sender makes them.
 package reassembly
 
 import (
@@ -31,6 +33,7 @@ const (
 type Counters struct {
 	Fragments uint64
 	Whole     uint64 // datagrams completed
+	Duplicate uint64 // fragments that were here already
 	Invalid   uint64 // fragments dropped: overlap, contradicting ends, or not parsable as a whole
 	Expired   uint64 // datagrams given up by the timer
 	Evicted   uint64 // datagrams given up to make room
@@ -60,8 +63,10 @@ type set struct {
 	got, end int // bytes here, and in all
 	startMs  int64
 	head     header.Packet
-	have     [(maxDatagram + 1) / unitBytes / 64]uint64 // one bit for each 8 bytes
-	buf      []byte                                     // frontBytes, then the datagram
+	have     bitmap // units that are here
+	begins   bitmap // units with which a fragment begins
+	buf      []byte // frontBytes, then the datagram
+	same     []iov.Vec
 	frame    link.Frame
 	vecs     [1]iov.Vec
 }
@@ -109,6 +114,10 @@ func (r *Reassembler) Add(f *link.Frame, nowMs int64) *link.Frame {
 		}
 		s.start(k, nowMs)
 		r.open++
+	}
+	if s.state == open && s.repeats(f, off, n) {
+		r.Counters.Duplicate++
+		return nil
 	}
 	if s.state == poisoned || !s.add(f, off, n) {
 		s.state = poisoned

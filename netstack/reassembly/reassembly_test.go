@@ -109,6 +109,47 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
+// TestDuplicate gives each fragment several times, before others come and after:
+// the network may double them, and the datagram is whole all the same.
+func TestDuplicate(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		for _, n := range []int{40, 41, 5000, 65507} {
+			d := udp(n)
+			size := max(16, (n/7)&^7)
+			parts := pieces(t, v6, 3, d, size)
+			r := New(0)
+			for i, p := range parts[:len(parts)-1] {
+				for _, again := range parts[:i] {
+					if r.Add(again, 0) != nil {
+						t.Fatal("whole too early")
+					}
+				}
+				for range 3 {
+					if r.Add(p, 0) != nil {
+						t.Fatal("whole too early")
+					}
+				}
+			}
+			whole := r.Add(parts[len(parts)-1], 0)
+			if whole == nil || !bytes.Equal(payload(whole), d[header.UDPLen:]) {
+				t.Errorf("v6 %v, %d bytes: not whole", v6, n)
+			}
+			if r.Counters.Duplicate == 0 || r.Counters.Invalid != 0 {
+				t.Errorf("counters %+v", r.Counters)
+			}
+			// The last fragment first, and again at the end.
+			r.EndBatch()
+			r.Add(parts[len(parts)-1], 0)
+			r.Add(parts[len(parts)-1], 0)
+			for i, p := range parts[:len(parts)-1] {
+				if whole := r.Add(p, 0); (whole != nil) != (i == len(parts)-2) {
+					t.Errorf("v6 %v, %d bytes, last one first: whole after %d: %v", v6, n, i, whole != nil)
+				}
+			}
+		}
+	}
+}
+
 func TestOverlapCondemns(t *testing.T) {
 	d := udp(40) // 48 bytes
 	for _, v6 := range []bool{false, true} {
@@ -117,7 +158,12 @@ func TestOverlapCondemns(t *testing.T) {
 			name string
 			seq  []*link.Frame
 		}{
-			{"same twice", []*link.Frame{frag(0, 16), frag(0, 16), frag(16, 48)}},
+			{"same place, other bytes", []*link.Frame{frag(0, 16), fragment(t, v6, 1, 0, true, d[16:32]), frag(16, 48)}},
+			{"beginning again, longer", []*link.Frame{frag(0, 16), frag(0, 24), frag(24, 48)}},
+			{"beginning again, shorter", []*link.Frame{frag(0, 24), frag(0, 16), frag(24, 48)}},
+			{"two as one", []*link.Frame{frag(0, 16), frag(16, 32), frag(0, 32), frag(32, 48)}},
+			{"last again, not as the last", []*link.Frame{frag(32, 48), fragment(t, v6, 1, 32, true, d[32:48]), frag(0, 32)}},
+			{"again, as the last", []*link.Frame{frag(16, 32), fragment(t, v6, 1, 16, false, d[16:32]), frag(0, 16)}},
 			{"one unit shared", []*link.Frame{frag(0, 16), frag(8, 32), frag(32, 48)}},
 			{"inside another", []*link.Frame{frag(0, 32), frag(8, 16), frag(32, 48)}},
 			{"around another", []*link.Frame{frag(8, 16), frag(0, 32), frag(32, 48)}},
@@ -225,6 +271,7 @@ func TestBrokenTransport(t *testing.T) {
 func TestAllocatesNothing(t *testing.T) {
 	r := New(0)
 	parts := pieces(t, false, 1, udp(9000), 1480)
+	parts = append([]*link.Frame{parts[0]}, parts...)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, f := range parts {
 			r.Add(f, 0)
@@ -238,6 +285,7 @@ func TestAllocatesNothing(t *testing.T) {
 // FuzzAdd adds fragments of one datagram at random places: what is delivered
 // must be made of what was sent.
 func FuzzAdd(f *testing.F) {
+	f.Add([]byte{0, 2, 1, 0, 2, 1, 2, 2, 0})
 	f.Add([]byte{0, 2, 1, 2, 2, 0})
 	f.Add([]byte{2, 2, 0, 0, 2, 1})
 	f.Add([]byte{0, 255, 1, 255, 255, 0, 100, 3, 1})

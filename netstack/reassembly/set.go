@@ -1,6 +1,8 @@
 package reassembly
 
 import (
+	"bytes"
+
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
@@ -12,6 +14,32 @@ func (s *set) start(k key, nowMs int64) {
 	s.key, s.state, s.startMs = k, open, nowMs
 	s.first, s.endKnown, s.got, s.end = false, false, 0, 0
 	clear(s.have[:])
+	clear(s.begins[:])
+}
+
+// repeats reports whether a fragment is an exact duplicate of one that is here:
+// the same n bytes at the same offset, with the same to say about the end.
+func (s *set) repeats(f *link.Frame, off, n int) bool {
+	from, end := off/unitBytes, (off+n+unitBytes-1)/unitBytes
+	last := s.endKnown && off+n == s.end
+	switch {
+	case !s.begins.has(from) || f.Packet.FragMore == last:
+		return false
+	case !last && s.have.has(end) && !s.begins.has(end):
+		return false // the one that is here is longer
+	case !s.have.all(from, end) || s.begins.any(from+1, end):
+		return false // it is shorter
+	}
+	s.same = iov.AppendRange(s.same[:0], f.Vecs, header.VnetLen+f.Packet.L4, n)
+	at := frontBytes + off
+	for _, v := range s.same {
+		b := v.Bytes()
+		if !bytes.Equal(b, s.buf[at:at+len(b)]) {
+			return false
+		}
+		at += len(b)
+	}
+	return true
 }
 
 // add copies the n bytes of a fragment to their place, off bytes into the
@@ -24,15 +52,18 @@ func (s *set) add(f *link.Frame, off, n int) bool {
 			return false
 		}
 		s.endKnown, s.end = true, off+n
-		if s.got > s.end || s.beyond(s.end) {
+		if s.got > s.end || s.have.any((s.end+unitBytes-1)/unitBytes, units) {
 			return false
 		}
 	} else if s.endKnown && off+n > s.end {
 		return false
 	}
-	if !s.mark(off/unitBytes, (off+n+unitBytes-1)/unitBytes) {
+	from, end := off/unitBytes, (off+n+unitBytes-1)/unitBytes
+	if s.have.any(from, end) {
 		return false
 	}
+	s.have.set(from, end)
+	s.begins.set(from, from+1)
 	to := s.buf[frontBytes+off : frontBytes+off+n]
 	if iov.CopyOut(to, f.Vecs, header.VnetLen+p.L4) != n {
 		return false
@@ -42,35 +73,6 @@ func (s *set) add(f *link.Frame, off, n int) bool {
 		s.first, s.head = true, *p
 	}
 	return true
-}
-
-// mark sets the bits of units from to end-1, and returns false if one was set.
-func (s *set) mark(from, end int) bool {
-	for u := from; u < end; {
-		in := u % 64
-		bits := min(64-in, end-u)
-		mask := (^uint64(0) >> (64 - bits)) << in
-		if s.have[u/64]&mask != 0 {
-			return false
-		}
-		s.have[u/64] |= mask
-		u += bits
-	}
-	return true
-}
-
-// beyond reports whether a byte at or after end is here.
-func (s *set) beyond(end int) bool {
-	u := (end + unitBytes - 1) / unitBytes
-	if u/64 < len(s.have) && s.have[u/64]>>(u%64) != 0 {
-		return true
-	}
-	for i := u/64 + 1; i < len(s.have); i++ {
-		if s.have[i] != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // finish writes plain headers in front of the datagram and parses the result,

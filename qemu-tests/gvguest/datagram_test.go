@@ -67,11 +67,11 @@ func (b *bench) echoDatagrams(f family, sizes ...int) {
 	}
 }
 
-// TestDatagramImpaired: reassembly takes fragments in any order.
+// TestDatagramImpaired: reassembly takes fragments in any order, and twice.
 func TestDatagramImpaired(t *testing.T) {
 	b := newBench(t, linuxSetup)
 	b.nic.ToGuest = gvguest.Impairment{Reorder: 0.2, Duplicate: 0.1}
-	b.nic.FromGuest = gvguest.Impairment{Reorder: 0.2}
+	b.nic.FromGuest = gvguest.Impairment{Reorder: 0.2, Duplicate: 0.1}
 	b.boot()
 	for _, f := range families() {
 		for range 20 {
