@@ -8,8 +8,10 @@
 // largest datagram there is, so that one system call suffices whatever comes.
 // What turns out larger than reserved is copied once more.
 //
-// A datagram for which the guest has no buffers any more is held until it has,
-// up to a second; meanwhile Open refuses and the others stay in their sockets.
+// A datagram for which the guest has no buffers any more is held until it has;
+// meanwhile Open refuses and the others stay in their sockets. Its fragments go
+// out as buffers come back, since a ring may be too small for all of them. When
+// none has come for a second, what is left is dropped.
 package datagram
 
 import (
@@ -26,7 +28,8 @@ const (
 	l4Bytes = 8
 	// maxPayload is the largest payload behind them.
 	maxPayload = 65535 - l4Bytes
-	// holdMs is how long a datagram waits for buffers before it is dropped.
+	// holdMs is how long a datagram waits for buffers, or its next fragment does,
+	// before it is dropped.
 	holdMs = 1000
 	// ttl of datagrams towards the guest.
 	ttl = 64
@@ -63,6 +66,7 @@ type Writer struct {
 	// whole is private memory for one datagram: transport header, payload. It
 	// is made when it is needed first.
 	whole  []byte
+	off    int // how much of it has gone as fragments
 	id     uint32
 	held   bool
 	heldMs int64
@@ -150,12 +154,25 @@ func (w *Writer) Refilled() bool {
 	if !w.held {
 		return true
 	}
-	if w.write(&w.heldP, w.heldN) {
+	before := w.off
+	switch w.write(&w.heldP, w.heldN) {
+	case written:
 		w.held = false
 		return true
+	case never:
+		w.dropHeld()
+		return true
+	}
+	if w.off != before {
+		w.heldMs = w.link.NowMs
 	}
 	w.waitForMore()
 	return false
+}
+
+func (w *Writer) dropHeld() {
+	w.held, w.off = false, 0
+	w.Counters.Dropped++
 }
 
 // waitForMore makes the queue starve: it had buffers, but too few for the whole
@@ -176,17 +193,17 @@ func (w *Writer) Advance() bool {
 	if !w.held || w.link.NowMs < w.heldMs+holdMs {
 		return false
 	}
-	w.held = false
-	w.Counters.Dropped++
+	w.dropHeld()
 	return true
 }
 
 func (w *Writer) writeOrHold(p *Packet, payloadBytes int) {
-	switch {
-	case w.write(p, payloadBytes):
-	case !w.queue.Mergeable() || !w.queue.Attached():
+	w.off = 0
+	switch w.write(p, payloadBytes) {
+	case written:
+	case never:
 		w.Counters.Dropped++
-	default:
+	case waits:
 		w.waitForMore()
 		w.Counters.Held++
 		w.held, w.heldMs, w.heldN, w.heldP = true, w.link.NowMs, payloadBytes, *p

@@ -140,38 +140,92 @@ func TestChecksumWithoutOffload(t *testing.T) {
 	x.guest.Parse(1)
 }
 
-// TestHeld gives a datagram that does not fit the ring: it must come whole, and
-// once, when there are buffers, and nothing may spin meanwhile.
+// TestHeld gives a datagram that does not fit the ring: its fragments come as
+// buffers do, once each, and nothing else before or spinning meanwhile.
 func TestHeld(t *testing.T) {
-	x := newWorld(t, 1500, 3, 1536, true)
-	want := pattern(9000) // 7 fragments
-	if !x.receive(t, udpPacket(false), 0, want) {
-		t.Fatal("Open refused")
-	}
-	if len(x.guest.Frames) != 0 || x.w.Counters.Held != 1 {
-		t.Fatalf("%d frames, counters %+v", len(x.guest.Frames), x.w.Counters)
-	}
-	for added := 3; added < 7; added++ {
-		if _, ok := x.w.Open(false, 0); ok {
-			t.Fatal("Open while a datagram is held: order would change")
+	for _, v6 := range []bool{false, true} {
+		x := newWorld(t, 1500, 3, 1536, true)
+		want := pattern(9000) // 7 fragments
+		if !x.receive(t, udpPacket(v6), 0, want) {
+			t.Fatal("Open refused")
 		}
-		if !x.queue.Starved() || x.queue.Arm() {
-			t.Fatalf("with %d buffers: starved %v; Arm says there is more", added, x.queue.Starved())
+		if len(x.guest.Frames) != 3 || x.w.Counters.Held != 1 {
+			t.Fatalf("%d frames, counters %+v", len(x.guest.Frames), x.w.Counters)
 		}
-		x.guest.Add(1, 1536)
-		if !x.queue.Arm() || !x.queue.Refill() {
-			t.Fatal("queue does not notice new buffers")
+		for added := 3; added < 7; added++ {
+			if _, ok := x.w.Open(v6, 0); ok {
+				t.Fatal("Open while a datagram is held: order would change")
+			}
+			if !x.queue.Starved() || x.queue.Arm() {
+				t.Fatalf("with %d buffers: starved %v; Arm says there is more", added, x.queue.Starved())
+			}
+			x.link.NowMs += holdMs - 1 // the guest is slow, but goes on
+			if x.w.Advance() {
+				t.Fatal("given up although fragments go out")
+			}
+			x.guest.Add(1, 1536)
+			if !x.queue.Arm() || !x.queue.Refill() {
+				t.Fatal("queue does not notice new buffers")
+			}
+			if x.w.Refilled() != (added == 6) {
+				t.Fatalf("with %d buffers: held is wrong", added+1)
+			}
+			x.queue.Flush()
+			if len(x.guest.Frames) != added+1 {
+				t.Fatalf("%d frames with %d buffers", len(x.guest.Frames), added+1)
+			}
 		}
-		if x.w.Refilled() != (added == 6) {
-			t.Fatalf("with %d buffers: held is wrong", added+1)
+		if got := x.whole(t); !bytes.Equal(got, want) {
+			t.Error("payload differs")
 		}
-		x.queue.Flush()
+		if x.w.NextDeadlineMs() != -1 || x.w.Counters.Dropped != 0 || x.w.Counters.Datagrams != 1 {
+			t.Errorf("deadline %d, counters %+v", x.w.NextDeadlineMs(), x.w.Counters)
+		}
 	}
-	if got := x.whole(t); !bytes.Equal(got, want) {
-		t.Error("payload differs")
+}
+
+// TestLargerThanTheRing has guests whose whole ring cannot hold the datagram.
+func TestLargerThanTheRing(t *testing.T) {
+	for _, c := range []struct {
+		name                      string
+		bytes, mtu, buffers, size int
+		mergeable                 bool
+	}{
+		{"32 buffers", 65000, 1500, 32, 1536, true},
+		{"32 buffers, not mergeable", 65000, 1500, 32, 1536, false},
+		{"16 small buffers", 9000, 1500, 16, 700, true},
+		{"one frame at a time", 65507, 9000, 2, 8192, true},
+	} {
+		for _, v6 := range []bool{false, true} {
+			x := newWorld(t, c.mtu, c.buffers, c.size, c.mergeable)
+			want := pattern(c.bytes)
+			x.receive(t, udpPacket(v6), 0, want)
+			for rounds := 0; x.w.NextDeadlineMs() >= 0; rounds++ {
+				if rounds > 100 {
+					t.Fatalf("%s, v6 %v: still held, counters %+v", c.name, v6, x.w.Counters)
+				}
+				x.guest.Add(c.buffers-x.guest.Pending(), c.size)
+				x.queue.Refill()
+				x.w.Refilled()
+				x.queue.Flush()
+			}
+			if got := x.whole(t); !bytes.Equal(got, want) {
+				t.Errorf("%s, v6 %v: payload differs", c.name, v6)
+			}
+			if x.w.Counters.Dropped != 0 || x.queue.Counters.Dropped != 0 {
+				t.Errorf("%s, v6 %v: counters %+v", c.name, v6, x.w.Counters)
+			}
+		}
 	}
-	if x.w.NextDeadlineMs() != -1 {
-		t.Error("timer left")
+}
+
+// TestTooSmallForAFragment: where no buffer can hold one, the datagram goes at
+// once, and as a whole.
+func TestTooSmallForAFragment(t *testing.T) {
+	x := newWorld(t, 1500, 16, 600, false)
+	x.receive(t, udpPacket(false), 0, pattern(9000))
+	if len(x.guest.Frames) != 0 || x.w.Counters.Dropped != 1 || x.w.NextDeadlineMs() != -1 {
+		t.Errorf("%d frames, deadline %d, counters %+v", len(x.guest.Frames), x.w.NextDeadlineMs(), x.w.Counters)
 	}
 }
 
@@ -190,8 +244,16 @@ func TestHeldTooLong(t *testing.T) {
 	if !x.w.Advance() || x.w.Counters.Dropped != 1 {
 		t.Error("not dropped")
 	}
-	if !x.receive(t, udpPacket(true), 0, pattern(10)) || len(x.guest.Frames) != 1 {
+	x.guest.Frames = nil
+	x.guest.Add(3, 1536)
+	if !x.queue.Refill() || !x.w.Refilled() {
+		t.Error("no way to go on")
+	}
+	if !x.receive(t, udpPacket(true), 0, pattern(10)) || len(x.whole(t)) != 10 {
 		t.Error("next datagram does not get through")
+	}
+	if x.w.Counters.Datagrams != 1 {
+		t.Errorf("counters %+v", x.w.Counters)
 	}
 }
 

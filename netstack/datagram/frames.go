@@ -53,18 +53,28 @@ func etherType(p *Packet) uint16 {
 	return header.EtherTypeIPv6
 }
 
-// write makes frames of the datagram whose payload is in w.whole. It returns
-// false, and has written nothing, if there are not enough buffers.
-func (w *Writer) write(p *Packet, payloadBytes int) bool {
+// outcome is what became of a datagram that was to be written.
+type outcome uint8
+
+const (
+	written outcome = iota
+	waits           // for buffers; some fragments may have gone already
+	never           // will not be: no ring, or buffers that cannot hold its frames
+)
+
+// write makes frames of the datagram whose payload is in w.whole. A datagram of one
+// packet is written whole or not at all, fragments go as there are buffers for
+// them: w.off says how far they went.
+func (w *Writer) write(p *Packet, payloadBytes int) outcome {
 	v6 := !p.Dst.Is4()
 	if payloadBytes > w.unfragmented(v6) {
 		return w.writeFragments(p, payloadBytes, v6)
 	}
 	hdrBytes := header.EthLen + ipLen(v6) + l4Bytes
 	ask := max(payloadBytes, 1) // an empty datagram has a frame, too
-	if w.queue.Begin(hdrBytes, ask) < ask {
+	if room := w.queue.Begin(hdrBytes, ask); room < ask {
 		w.queue.Cancel()
-		return false
+		return w.noRoom(room)
 	}
 	payload := w.queue.Payload()
 	iov.CopyIn(payload, 0, w.whole[l4Bytes:l4Bytes+payloadBytes])
@@ -73,7 +83,16 @@ func (w *Writer) write(p *Packet, payloadBytes int) bool {
 	w.queue.End(payloadBytes, v, hdr[:n])
 	w.queue.Cancel()
 	w.count(payloadBytes)
-	return true
+	return written
+}
+
+// noRoom says what a frame can hope for that the queue gave room to, or 0, where it
+// needs more. Where frames may not span buffers, the next one is as small.
+func (w *Writer) noRoom(room int) outcome {
+	if !w.queue.Attached() || !w.queue.Mergeable() && room > 0 {
+		return never
+	}
+	return waits
 }
 
 func (w *Writer) count(payloadBytes int) {
@@ -82,10 +101,29 @@ func (w *Writer) count(payloadBytes int) {
 }
 
 // writeFragments is write for a datagram larger than the guest's MTU (RFC 791
-// section 3.2, RFC 8200 section 4.5). All frames are reserved before one is
-// written: a part of a datagram is worth nothing.
-func (w *Writer) writeFragments(p *Packet, payloadBytes int, v6 bool) bool {
-	total := l4Bytes + payloadBytes
+// section 3.2, RFC 8200 section 4.5). It goes on at w.off. The fragments need not
+// be on the ring at one time: a ring may have fewer buffers than they need.
+func (w *Writer) writeFragments(p *Packet, payloadBytes int, v6 bool) outcome {
+	datagram := w.whole[:l4Bytes+payloadBytes]
+	if w.off == 0 {
+		putTransport(datagram, p, payloadBytes)
+		header.SetChecksum(datagram, &p.Src, &p.Dst, p.Proto)
+		w.id++
+	}
+	for w.off < len(datagram) {
+		if ended, room := w.placeFragments(p, datagram, v6); !ended {
+			return w.noRoom(room)
+		}
+	}
+	w.off = 0
+	w.count(payloadBytes)
+	w.Counters.Fragmented++
+	return written
+}
+
+// placeFragments makes frames of as many fragments from w.off on as there are
+// buffers for, and moves w.off behind them. If that is none, room is what there is.
+func (w *Writer) placeFragments(p *Packet, datagram []byte, v6 bool) (ended bool, room int) {
 	hdrBytes := header.EthLen + ipLen(v6)
 	unit := w.mtu(v6) - ipLen(v6)
 	if v6 {
@@ -93,27 +131,24 @@ func (w *Writer) writeFragments(p *Packet, payloadBytes int, v6 bool) bool {
 		unit -= header.FragmentLen
 	}
 	unit &^= 7
-	for off := 0; off < total; off += unit {
-		n := min(unit, total-off)
-		if w.queue.Begin(hdrBytes, n) < n {
-			w.queue.Cancel()
-			return false
+	end := w.off
+	for end < len(datagram) {
+		n := min(unit, len(datagram)-end)
+		if room = w.queue.Begin(hdrBytes, n); room < n {
+			break
 		}
+		end += n
 	}
-	datagram := w.whole[:total]
-	putTransport(datagram, p, payloadBytes)
-	header.SetChecksum(datagram, &p.Src, &p.Dst, p.Proto)
-	iov.CopyIn(w.queue.Payload(), 0, datagram)
-	w.id++
-	for off := 0; off < total; off += unit {
-		n := min(unit, total-off)
+	iov.CopyIn(w.queue.Payload(), 0, datagram[w.off:end])
+	for ; w.off < end; ended = true {
+		n := min(unit, len(datagram)-w.off)
 		var hdr [maxHeaders]byte
-		w.putFragmentHeaders(hdr[:], p, off, n, off+n < total)
+		w.putFragmentHeaders(hdr[:], p, w.off, n, w.off+n < len(datagram))
 		w.queue.End(n, header.Vnet{}, hdr[:hdrBytes])
+		w.off += n
 	}
-	w.count(payloadBytes)
-	w.Counters.Fragmented++
-	return true
+	w.queue.Cancel()
+	return ended, room
 }
 
 func (w *Writer) putFragmentHeaders(b []byte, p *Packet, off, n int, more bool) {
