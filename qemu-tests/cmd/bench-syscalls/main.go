@@ -4,8 +4,10 @@
 // prints them for vhost-net-go and, if it is there, for passt. It also measures
 // what 10 000 idle connections cost.
 //
-// The backend runs under strace, in a network namespace that the command makes;
-// it needs root, or a user who may make namespaces, and strace. Events are given
+// The calls are counted with perf where the kernel allows that, else with strace,
+// which also tells which calls they are. The backend runs in a network namespace
+// that the command makes; it needs root, or a user who may make namespaces, and
+// strace. Events are given
 // to the backend one by one, each when it has finished with the one before: the
 // dearest case, since nothing can be batched.
 package main
@@ -39,7 +41,8 @@ type options struct {
 	txCalls   bool
 	breakdown bool
 	keep      string
-	files     int // descriptors that a process may have
+	files     int  // descriptors that a process may have
+	perf      bool // counts the calls
 }
 
 func main() {
@@ -88,6 +91,7 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	if o.files, err = stage.RaiseFiles(2*o.flows + 4096); err != nil {
 		return false, err
 	}
+	o.perf = havePerf(ctx)
 	s, err := stage.New(ctx)
 	if err != nil {
 		return false, err

@@ -36,7 +36,9 @@ var operations = []operation{
 type result struct {
 	program string
 	calls   []counts // by operation, per time that it was done
-	idle    idle
+	// totals are the same sums as perf counts them; nil if it cannot.
+	totals []float64
+	idle   idle
 }
 
 // idle is what connections without traffic cost.
@@ -60,6 +62,16 @@ func measure(ctx context.Context, s *stage.Stage, p stage.Program, o options) (r
 		return r, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if o.perf {
+		for _, op := range operations {
+			if err := op.run(t, 10); err != nil { // so that nothing is done for the first time
+				return r, fmt.Errorf("%s: %w", op.name, err)
+			}
+		}
+		if r.totals, err = t.perfTotals(ctx, b.PID); err != nil {
+			return r, fmt.Errorf("%w; it says: %s", err, b.Log())
+		}
+	}
 	if r.calls, err = t.traced(ctx, b, s.Dir); err != nil {
 		return r, fmt.Errorf("%w; it says: %s", err, b.Log())
 	}
