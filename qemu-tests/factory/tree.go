@@ -20,6 +20,7 @@ var treePackages = []string{
 	"busybox-static", "ethtool", "iperf3", "iproute2", "iputils-ping", "kmod", "mount", "netperf", "procps", "xz-utils",
 	"qemu-system-x86", "passt", "user-mode-linux", "dpdk-dev",
 	"libvirt-clients", "libvirt-daemon", "libvirt-daemon-driver-qemu",
+	"dhcpcd-base", "isc-dhcp-client", "systemd", // DHCP clients; the last has networkd
 }
 
 // preferences: backports before Debian 13, User Mode Linux from the release after it, the oldest only when asked for.
