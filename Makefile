@@ -102,9 +102,10 @@ fuzz:
 guests: build
 	cd qemu-tests && VHOST_NET_GO_BACKEND=../bin/vhost-net-go $(GO) test -count=1 -v -timeout 25m $(if $(TESTS),-run '$(TESTS)') .
 
+# Each of guests, MTUs and rows can be measured by itself and added: make bench ARGS='-guests uml-7.2 -mtu 1500 -runs 1 -merge'.
 bench: needs-run build
 	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench ./cmd/bench
-	VHOST_NET_GO_BACKEND=bin/vhost-net-go bin/bench -runs $(RUNS) -o bin/bench.json
+	VHOST_NET_GO_BACKEND=bin/vhost-net-go bin/bench -runs $(RUNS) -o bin/bench.json $(ARGS)
 
 clean:
 	rm -rf bin

@@ -28,6 +28,7 @@ func serve(ctx context.Context, j job) error {
 	}
 	d.broken = server.RingBroken
 	cfg := networkConfig(j.plan)
+	cfg.TxBatchFrames, cfg.FlushFrames = j.opts.TxBatchFrames, j.opts.FlushFrames
 	cfg.Capture = j.capture
 	cfg.Sockets = j.sockets
 	cfg.PingForbidden = func(err error) {

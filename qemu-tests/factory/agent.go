@@ -54,3 +54,12 @@ func BuildDaemon(ctx context.Context, dir string) (string, error) {
 	out := filepath.Join(dir, "vhost-net-go")
 	return out, goBuild(ctx, filepath.Dir(module), "./cmd/vhost-net-go", out)
 }
+
+// GoInstall builds a program of another module, PATH@VERSION, into dir.
+func GoInstall(ctx context.Context, dir, program string) error {
+	_, err := runTool(ctx, "env", "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOBIN="+dir, "go", "install", program)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", program, err)
+	}
+	return nil
+}

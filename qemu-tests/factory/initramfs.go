@@ -22,6 +22,9 @@ var libScript string
 // initramfsPrograms are put into the QEMU guest beside busybox, with the libraries they need.
 var initramfsPrograms = []string{"/usr/bin/iperf3", "/usr/bin/netperf", "/usr/bin/netserver"}
 
+// threadCancel is what the C library loads when a thread is cancelled, as iperf3 does with its streams; without it, it aborts.
+const threadCancel = "/usr/lib/x86_64-linux-gnu/libgcc_s.so.1"
+
 // Kernel is what QEMU boots.
 type Kernel struct {
 	Image     string // path of the kernel
@@ -46,7 +49,10 @@ func MakeKernel(ctx context.Context, tree *Tree, agent, dir string) (*Kernel, er
 		records = append(records, cpio.StaticFile(fmt.Sprintf("modules/%d-%s.ko", i, m.name), string(m.data), 0o644))
 	}
 	records = append(records, cpio.StaticFile("init", initScript, 0o755), cpio.StaticFile("lib.sh", libScript, 0o644))
-	files := map[string]string{"bin/busybox": filepath.Join(tree.Root, "/usr/bin/busybox"), "bin/guest-agent": agent}
+	files := map[string]string{
+		"bin/busybox": filepath.Join(tree.Root, "/usr/bin/busybox"), "bin/guest-agent": agent,
+		strings.TrimPrefix(threadCancel, "/"): filepath.Join(tree.Root, threadCancel),
+	}
 	for _, program := range initramfsPrograms {
 		libs, err := libraries(tree.Root, program)
 		if err != nil {

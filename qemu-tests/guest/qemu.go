@@ -27,6 +27,8 @@ type QEMUConfig struct {
 	MemoryMB int
 	// Device and Netdev are more options of the virtio-net device and of the vhost-user netdev, each with its comma in front.
 	Device, Netdev string
+	// Other, if not empty, are the options of a netdev of another kind, with the id n0, in the place of vhost-user.
+	Other string
 	// Passt, if not empty, are the options of QEMU's own netdev passt, which starts the backend itself. Socket has no meaning
 	// then.
 	Passt string
@@ -87,6 +89,8 @@ func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
 	switch {
 	case c.Passt != "":
 		return slices.Concat(args, []string{"-netdev", "passt,id=n0,vhost-user=on," + c.Passt}, device)
+	case c.Other != "":
+		return slices.Concat(args, []string{"-netdev", c.Other}, device)
 	case c.Socket == "":
 		return args
 	}

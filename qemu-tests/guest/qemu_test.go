@@ -20,6 +20,7 @@ func TestQEMUArgs(t *testing.T) {
 		{"kvm", func(c *QEMUConfig) { c.Accel = "kvm" }, "accel=kvm,memory-backend=mem -cpu host", "tcg"},
 		{"tcg", func(*QEMUConfig) {}, "accel=tcg,memory-backend=mem -cpu max", "kvm"},
 		{"no card", func(c *QEMUConfig) { c.Socket = "" }, "-serial stdio", "virtio-net"},
+		{"another netdev", func(c *QEMUConfig) { c.Other = "user,id=n0" }, "-netdev user,id=n0 -device virtio-net-pci,netdev=n0", "chardev"},
 		{"monitor", func(c *QEMUConfig) { c.Monitor = true }, "-serial mon:stdio", "-serial stdio"},
 		{"more options", func(c *QEMUConfig) { c.Device, c.Netdev = ",mq=on", ",queues=2" }, "chardev=c0,queues=2 -device virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile=,mq=on", "packed"},
 	}

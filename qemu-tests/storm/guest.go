@@ -23,7 +23,7 @@ type guest struct {
 
 func (g *guest) fill(r *Result) {
 	r.Opened, r.Ended, r.Resets = g.opened, g.ended, g.resets
-	r.Unknown, r.Resent = int(g.g.Counters.Unknown), int(g.g.Counters.Resent)
+	r.Unknown, r.Resent, r.Late = int(g.g.Counters.Unknown), int(g.g.Counters.Resent), int(g.g.Counters.Late)
 }
 
 // wayOf is how a connection is to be closed. As a client, it is in its tag.

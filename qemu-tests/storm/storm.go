@@ -52,13 +52,14 @@ func (c Config) String() string {
 	return "guest to host"
 }
 
-// Result is what a storm came to. Everything but Took and the descriptors should be Cycles or 0.
+// Result is what a storm came to. Everything but Took, Resent, Late and the descriptors should be Cycles or 0.
 type Result struct {
 	Config        Config
 	Opened, Ended int // as the guest sees it
 	Resets        int // connections of the guest, or of the host, that were reset
-	Unknown       int // segments of no connection that the guest got: what it sent twice may be answered when all is over
+	Unknown       int // segments of no connection that the guest got
 	Resent        int // times that the guest sent again
+	Late          int // acknowledgements of that when the connection was over; the guest has no TIME-WAIT
 	HostResets    int // RST segments that the kernels of both hosts sent
 	FilesBefore   int // descriptors of the backend
 	FilesAfter    int
@@ -67,8 +68,8 @@ type Result struct {
 
 func (r Result) String() string {
 	return fmt.Sprintf("%s: %d connections from %d ports, %.0f per s; %d opened, %d ended, %d reset (kernels: %d), %d unknown segments, "+
-		"%d resent; descriptors %d before, %d after", r.Config, r.Config.Cycles, Sources,
-		float64(r.Config.Cycles)/r.Took.Seconds(), r.Opened, r.Ended, r.Resets, r.HostResets, r.Unknown, r.Resent, r.FilesBefore, r.FilesAfter)
+		"%d resent, %d of it acknowledged late; descriptors %d before, %d after", r.Config, r.Config.Cycles, Sources,
+		float64(r.Config.Cycles)/r.Took.Seconds(), r.Opened, r.Ended, r.Resets, r.HostResets, r.Unknown, r.Resent, r.Late, r.FilesBefore, r.FilesAfter)
 }
 
 // Run makes a storm on a backend of its own.
@@ -130,7 +131,7 @@ func (r *Result) check() error {
 	switch {
 	case r.Opened != r.Config.Cycles || r.Ended != r.Config.Cycles:
 		return fmt.Errorf("not all connections were opened and ended: %v", *r)
-	case r.Resets != 0 || r.HostResets != 0 || r.Unknown > r.Resent:
+	case r.Resets != 0 || r.HostResets != 0 || r.Unknown != 0 || r.Late > r.Resent:
 		return fmt.Errorf("connections were reset: %v", *r)
 	case r.FilesAfter > r.FilesBefore:
 		return fmt.Errorf("the backend keeps descriptors: %v", *r)

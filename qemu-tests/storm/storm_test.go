@@ -41,8 +41,9 @@ func TestCheck(t *testing.T) {
 		{"one less", func(r *Result) { r.Ended-- }, "not all"},
 		{"one reset", func(r *Result) { r.Resets++ }, "reset"},
 		{"one reset that only a kernel saw", func(r *Result) { r.HostResets++ }, "reset"},
-		{"answers to what was sent twice", func(r *Result) { r.Unknown, r.Resent = 2, 3 }, ""},
-		{"answers to nothing", func(r *Result) { r.Unknown, r.Resent = 2, 1 }, "reset"},
+		{"late acknowledgements of what was sent twice", func(r *Result) { r.Late, r.Resent = 2, 3 }, ""},
+		{"late acknowledgements of nothing", func(r *Result) { r.Late, r.Resent = 2, 1 }, "reset"},
+		{"a segment of no connection", func(r *Result) { r.Unknown, r.Resent = 1, 3 }, "reset"},
 		{"a descriptor", func(r *Result) { r.FilesAfter++ }, "descriptors"},
 		{"fewer descriptors", func(r *Result) { r.FilesAfter-- }, ""},
 	}

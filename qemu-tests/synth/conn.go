@@ -130,6 +130,7 @@ func (g *Guest) Listen(port uint16) { g.listens[port] = true }
 // begin sends the first segment. The low 16 bits of the initial sequence
 // number are all ones, so that those of the first byte are 0.
 func (g *Guest) begin(c *Conn, s state) {
+	delete(g.late, c.key)
 	c.state = s
 	g.serial++
 	c.sndUna = g.serial*0x9e37<<16 | 0xffff

@@ -19,6 +19,7 @@ type Counters struct {
 	Kicks, Calls, Sleeps         uint64
 	Unknown                      uint64 // segments of no connection
 	Resent                       uint64 // times that a connection went back
+	Late                         uint64 // acknowledgements of what was sent again, for a connection that had ended meanwhile
 	OutOfOrder, Ignored, ICMP    uint64
 	Opened, Closed, Reset, Limit uint64 // connections; Limit: refused for want of a Conn
 }
@@ -39,6 +40,7 @@ type Guest struct {
 	frames  frameMaker
 	payload payload
 	conns   connTable
+	late    map[uint64]uint8 // how often a connection has sent something again, by its key, until the key is used again
 	listens map[uint16]bool
 	ports   uint16 // the last local port given out
 	serial  uint32 // connections begun
@@ -94,6 +96,7 @@ func (g *Guest) start() (err error) {
 	}
 	g.started = true
 	g.conns.init(g.cfg.Conns)
+	g.late = make(map[uint64]uint8)
 	g.frames.init(&g.cfg, g.Features)
 	if err := g.rx.fill(); err != nil {
 		return err

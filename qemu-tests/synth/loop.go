@@ -165,8 +165,7 @@ func (g *Guest) look() {
 		case c.state != established:
 			if due(int(c.waits), 5*patience) {
 				c.set(needSyn)
-				g.Counters.Resent++
-				g.conns.work(c)
+				g.again(c)
 			}
 		case !due(int(c.waits), patience):
 		case c.sndUna != c.sndMax:

@@ -96,6 +96,11 @@ func (g *Guest) stray(key uint64, t []byte, in *incoming) {
 	if in.flags&flagRst != 0 {
 		return
 	}
+	if in.flags == flagAck && in.n == 0 && g.late[key] > 0 {
+		g.late[key]--
+		g.Counters.Late++
+		return // as in TIME-WAIT
+	}
 	g.Counters.Unknown++
 	s := segment{dst: uint32(key >> 32), dstPort: uint16(key >> 16), srcPort: uint16(key), flags: flagRst, seq: in.ack}
 	if in.flags&flagAck == 0 {
@@ -221,9 +226,15 @@ const (
 func (g *Guest) goBack(c *Conn) {
 	if c.sndNxt != c.sndUna {
 		c.sndNxt = c.sndUna
-		g.Counters.Resent++
-		g.conns.work(c)
+		g.again(c)
 	}
+}
+
+// again sends something of c a second time. Both may be answered, the second one when the connection is over.
+func (g *Guest) again(c *Conn) {
+	g.Counters.Resent++
+	g.late[c.key]++
+	g.conns.work(c)
 }
 
 // arrived handles the payload and FIN of a segment.

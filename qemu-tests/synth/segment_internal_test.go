@@ -12,7 +12,7 @@ func (d *deaf) Event(_ *Conn, what Event) { d.events = append(d.events, what) }
 // bare is a guest without rings, with one established connection.
 func bare() (*Guest, *Conn, *deaf) {
 	d := &deaf{}
-	g := &Guest{cfg: Config{Handler: d, Patience: 2 * lookEvery}}
+	g := &Guest{cfg: Config{Handler: d, Patience: 2 * lookEvery}, late: map[uint64]uint8{}}
 	g.conns.init(4)
 	g.clock.now = time.Unix(1000, 0)
 	c := g.conns.add(makeKey(1, 2, 3))
@@ -159,5 +159,24 @@ func TestTable(t *testing.T) {
 	table.pushFront(c)
 	if table.pop() != c || table.pop() != nil {
 		t.Error("what was put back did not come back once")
+	}
+}
+
+// TestLateAcknowledgement: what was sent twice is acknowledged twice, and the guest has no TIME-WAIT.
+func TestLateAcknowledgement(t *testing.T) {
+	g, c, _ := bare()
+	key := c.key
+	g.goBack(c)
+	g.conns.pop()
+	g.conns.remove(c)
+	g.stray(key, nil, &incoming{flags: flagAck, seq: 100, ack: 9000})
+	if got := g.Counters; got.Late != 1 || got.Unknown != 0 || got.Resent != 1 || g.late[key] != 0 {
+		t.Errorf("%+v, %d more are due", got, g.late[key])
+	}
+	g.late[key] = 1
+	next := g.conns.add(key)
+	g.begin(next, synSent)
+	if len(g.late) != 0 {
+		t.Error("a new connection takes the old one's acknowledgements for late")
 	}
 }

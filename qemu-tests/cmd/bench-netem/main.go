@@ -24,6 +24,7 @@ type options struct {
 	want          float64
 	only          string
 	out           string
+	again         bool
 	diagnose      string
 }
 
@@ -39,6 +40,7 @@ func main() {
 	flag.Float64Var(&o.want, "want", 0.9, "`SHARE` of the host's throughput that the guest must have")
 	flag.StringVar(&o.only, "only", "", "`REGEXP` of the rows to measure, as they are printed: delay, loss, direction")
 	flag.StringVar(&o.out, "o", "bin/netem.json", "`FILE` for the JSON")
+	flag.BoolVar(&o.again, "again", false, "begin anew; otherwise the runs in the JSON count, if they were made on the same path, and what is missing is added")
 	flag.StringVar(&o.diagnose, "diagnose", "", "`FILE` for the state of sockets and backend late in each run")
 	flag.Parse()
 	if o.runs < 1 || o.seconds < 1 || flag.NArg() > 0 {
@@ -72,23 +74,30 @@ func compare(ctx context.Context, h *harness.Harness, o options, logf func(strin
 		return err
 	}
 	r := report{
-		Time: time.Now().UTC().Truncate(time.Second), Mbits: o.mbits, MTU: o.mtu, BufferBytes: o.buffers,
-		Congestion: b.congestion, Seconds: o.seconds,
+		Mbits: o.mbits, MTU: o.mtu, BufferBytes: o.buffers, Congestion: b.congestion, Seconds: o.seconds,
+	}
+	if !o.again {
+		if err := r.resume(o.out); err != nil {
+			return err
+		}
 	}
 	for _, row := range chosen {
-		for run := range o.runs {
-			for i := range 2 {
-				guest := (i+run)%2 == 1 // who is first alternates
-				mbits, err := b.tryMeasure(ctx, row, guest)
-				if err != nil {
-					return fmt.Errorf("%s: %w", row, err)
-				}
-				logf("run %d of %d, %s, guest %v: %.1f Mbit/s", run+1, o.runs, row, guest, mbits)
-				row.add(guest, mbits)
+		row.resume(r.Rows)
+		for guest, more := row.next(o.runs); more; guest, more = row.next(o.runs) {
+			mbits, err := b.tryMeasure(ctx, row, guest)
+			if err != nil {
+				return fmt.Errorf("%s: %w", row, err)
+			}
+			logf("%s, guest %v: %.1f Mbit/s", row, guest, mbits)
+			row.add(guest, mbits)
+			// After each run, so that little is lost if this ends.
+			r.put(row.result())
+			r.Time = time.Now().UTC().Truncate(time.Second)
+			if err := r.write(o.out); err != nil {
+				return err
 			}
 		}
-		r.Rows = append(r.Rows, row.result())
 	}
 	r.print(os.Stdout)
-	return errors.Join(r.write(o.out), r.check(o.want))
+	return r.check(o.want)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -52,6 +53,51 @@ func (r *report) check(want float64) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// resume takes the rows of the JSON at path, if there is one of the same path.
+func (r *report) resume(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read former runs: %w", err)
+	}
+	var old report
+	if err := json.Unmarshal(text, &old); err != nil {
+		return fmt.Errorf("read former runs: %s: %w", path, err)
+	}
+	if old.Mbits == r.Mbits && old.MTU == r.MTU && old.BufferBytes == r.BufferBytes && old.Congestion == r.Congestion && old.Seconds == r.Seconds {
+		r.Rows = old.Rows
+	}
+	return nil
+}
+
+// is says whether the result is the row's.
+func (l *rowResult) is(other rowResult) bool {
+	return l.DelayMs == other.DelayMs && l.LossPercent == other.LossPercent && l.Direction == other.Direction
+}
+
+// put puts a row in the place of its former result, or behind the others.
+func (r *report) put(result rowResult) {
+	for i := range r.Rows {
+		if r.Rows[i].is(result) {
+			r.Rows[i] = result
+			return
+		}
+	}
+	r.Rows = append(r.Rows, result)
+}
+
+// resume takes the row's runs out of former results.
+func (r *row) resume(old []rowResult) {
+	for _, l := range old {
+		if l.is(r.result()) {
+			r.host, r.guest = l.HostRuns, l.GuestRuns
+			return
+		}
+	}
 }
 
 func (r *report) write(path string) error {

@@ -15,7 +15,7 @@ func TestChoose(t *testing.T) {
 	for _, tt := range []struct {
 		only string
 		want int
-	}{{"", 10}, {"^20 ms", 6}, {"guest to host", 5}, {"200 ms 0.0 % host", 1}, {"nothing", 0}} {
+	}{{"", 18}, {"^20 ms", 6}, {"guest to host", 9}, {"200 ms 0.0 % host", 1}, {"nothing", 0}} {
 		if rows, err := choose(tt.only); err != nil || len(rows) != tt.want {
 			t.Errorf("%q chooses %v, %v", tt.only, rows, err)
 		}
@@ -74,5 +74,49 @@ func TestReport(t *testing.T) {
 	r.print(&table)
 	if lines := strings.Count(table.String(), "\n"); lines != 2+len(rows) {
 		t.Errorf("the table has %d lines:\n%s", lines, table.String())
+	}
+}
+
+func TestRunsAlternateAndResume(t *testing.T) {
+	rows, err := choose("^100 ms 0.1 % host")
+	if err != nil || len(rows) != 1 {
+		t.Fatal(rows, err)
+	}
+	r := report{Mbits: 1000, MTU: 9000, Seconds: 10}
+	path := filepath.Join(t.TempDir(), "netem.json")
+	if err := r.resume(path); err != nil {
+		t.Errorf("without former runs: %v", err)
+	}
+	order := ""
+	for run := range 6 {
+		// Each run is made by a program of its own.
+		again := report{Mbits: 1000, MTU: 9000, Seconds: 10}
+		if err := again.resume(path); err != nil {
+			t.Fatal(err)
+		}
+		row := &row{roundTrip: rows[0].roundTrip, lossPercent: rows[0].lossPercent}
+		row.resume(again.Rows)
+		guest, more := row.next(3)
+		if !more {
+			t.Fatalf("the end after %d runs", run)
+		}
+		order += map[bool]string{false: "h", true: "g"}[guest]
+		row.add(guest, float64(run))
+		again.put(row.result())
+		if err := again.write(path); err != nil {
+			t.Fatal(err)
+		}
+		r = again
+	}
+	if order != "hgghhg" || len(r.Rows) != 1 || len(r.Rows[0].HostRuns) != 3 {
+		t.Errorf("order %q, %+v", order, r.Rows)
+	}
+	rows[0].resume(r.Rows)
+	if _, more := rows[0].next(3); more {
+		t.Error("one more run")
+	}
+	other := report{Mbits: 100}
+	if err := other.resume(path); err != nil || len(other.Rows) != 0 {
+		t.Errorf("runs of another path count: %+v, %v", other.Rows, err)
 	}
 }

@@ -38,18 +38,29 @@ func choose(only string) ([]*row, error) {
 		return nil, err
 	}
 	var rows []*row
-	for _, path := range []struct {
-		ms   int
-		loss float64
-	}{{20, 0}, {100, 0}, {200, 0}, {20, 0.1}, {20, 1}} {
-		for _, toHost := range []bool{true, false} {
-			r := &row{roundTrip: time.Duration(path.ms) * time.Millisecond, lossPercent: path.loss, toHost: toHost}
-			if pattern.MatchString(r.String()) {
-				rows = append(rows, r)
+	for _, ms := range []int{20, 100, 200} {
+		for _, loss := range []float64{0, 0.1, 1} {
+			for _, toHost := range []bool{true, false} {
+				r := &row{roundTrip: time.Duration(ms) * time.Millisecond, lossPercent: loss, toHost: toHost}
+				if pattern.MatchString(r.String()) {
+					rows = append(rows, r)
+				}
 			}
 		}
 	}
 	return rows, nil
+}
+
+// next says whether the next run is the guest's: they alternate, and so does who is first. It continues what was interrupted.
+func (r *row) next(runs int) (guest, more bool) {
+	switch h, g := len(r.host), len(r.guest); {
+	case h >= runs && g >= runs:
+		return false, false
+	case h == g:
+		return h%2 == 1, true
+	default:
+		return g < h, true
+	}
 }
 
 func (r *row) result() rowResult {

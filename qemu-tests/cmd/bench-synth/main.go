@@ -28,6 +28,7 @@ import (
 type options struct {
 	ours     string
 	second   string
+	flush    string
 	mtus     string
 	runs     int
 	duration time.Duration
@@ -43,6 +44,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.ours, "backend", "../bin/vhost-net-go", "vhost-net-go to measure")
 	flag.StringVar(&o.second, "against", "", "another vhost-net-go to measure in place of passt")
+	flag.StringVar(&o.flush, "flush", "", "measure ours with these sizes of batches and flushes, in frames, separated by commas, and print Markdown")
 	flag.StringVar(&o.mtus, "mtu", "1500,65520", "MTUs of the guest")
 	flag.IntVar(&o.runs, "runs", 5, "runs of each program")
 	flag.DurationVar(&o.duration, "duration", time.Second, "length of a measurement")
@@ -95,6 +97,10 @@ func run(ctx context.Context, o options) (err error) {
 			}
 		}
 	}
+	if o.flush != "" {
+		samples.printFlush(os.Stdout)
+		return nil
+	}
 	r := samples.report(time.Now())
 	r.print(os.Stdout)
 	if o.json != "" {
@@ -107,6 +113,9 @@ func choosePrograms(o options) ([]stage.Program, error) {
 	path, err := filepath.Abs(o.ours)
 	if err != nil {
 		return nil, err
+	}
+	if o.flush != "" {
+		return flushPrograms(path, o.flush)
 	}
 	programs := []stage.Program{stage.Ours(path)}
 	if o.second != "" {

@@ -18,6 +18,8 @@ const usage = `usage: guest-agent COMMAND
   soak HOSTS SECONDS N    keep N random streams to HOSTS (A,B) going, with datagrams and pings; check every byte
   soak-serve PORT         be the server of such traffic, for ever
   beat ADDRESS MS         send a numbered datagram every MS milliseconds, for ever
+  idle ADDRESS N          open N connections to ADDRESS and keep them, for ever
+  hold PORT               be a server that says nothing and keeps connections, for ever
   noipv6 PROGRAM ARG...   become PROGRAM, for which the kernel has no IPv6
 `
 
@@ -63,6 +65,10 @@ func run(args []string) (line string, bytes int64, err error) {
 		line, err = soak(args[1], numbers[0], numbers[1])
 	case command == "soak-serve":
 		err = soakServe(args[1])
+	case command == "idle" && len(numbers) == 1:
+		err = idle(args[1], int(numbers[0]), func() { fmt.Println("all are open") }, nil)
+	case command == "hold":
+		err = hold(args[1])
 	case command == "beat" && len(numbers) == 1:
 		err = beat(args[1], time.Duration(numbers[0])*time.Millisecond)
 	default:

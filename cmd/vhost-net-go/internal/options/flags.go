@@ -71,6 +71,8 @@ func addProcessFlags(fs *pflag.FlagSet, o *Options) {
 	valueP(fs, "pcap", "p", "`FILE` for a capture of the guest's link, in pcapng", setPath(&o.PcapFile))
 	valueP(fs, "pcap-snaplen", "", "`BYTES` of each frame to keep in it (default: all)", setInt(&o.PcapSnapBytes, MinPcapSnapBytes, capture.MaxSnapBytes, "bytes"))
 	valueP(fs, "pcap-size", "", "`BYTES` it may hold; it ends there (default: no limit)", setInt64(&o.PcapBytes, MinPcapBytes, 1<<50))
+	hidden(fs, "tx-batch-frames", "`N` frames of the guest that are gathered at most, for measurements", setInt(&o.TxBatchFrames, 1, 1024, "frames"))
+	hidden(fs, "flush-frames", "`N` frames to the guest that become visible at once at most, for measurements", setInt(&o.FlushFrames, 1, 1024, "frames"))
 	noted(fs, o, "chroot-fallback", "", "", "there is no pivot_root that could fail")
 	noted(fs, o, "migrate-exit", "", "", "there is no migration")
 	noted(fs, o, "migrate-no-linger", "", "", "there is no migration")

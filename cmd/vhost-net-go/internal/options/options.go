@@ -96,6 +96,9 @@ type Options struct {
 	// StatsSeconds is how often counters that have changed are logged; 0:
 	// only when asked for by a signal.
 	StatsSeconds int
+	// TxBatchFrames and FlushFrames are netstack.Config's, for measurements; 0:
+	// its defaults.
+	TxBatchFrames, FlushFrames int
 
 	// Forwards holds the rules of -t and -u in the order given.
 	Forwards []forward.Rule

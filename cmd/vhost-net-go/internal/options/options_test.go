@@ -109,6 +109,7 @@ func TestParse(t *testing.T) {
 			eth0.Interface, eth1.Interface, lo.ListenAddr = "eth0", "eth1", addr("127.0.0.1")
 			o.Forwards = []forward.Rule{rule(forward.TCP, 0, 22), eth0, eth1, lo}
 		}},
+		{"--tx-batch-frames 16 --flush-frames 1024", func(o *Options) { o.TxBatchFrames, o.FlushFrames = 16, 1024 }},
 		{"--runas nobody:nogroup --stats 5", func(o *Options) { o.RunAs, o.StatsSeconds = "nobody:nogroup", 5 }},
 		{"--outbound-if4 eth0 --outbound-if6 wg0", func(o *Options) { o.OutboundIf4, o.OutboundIf6 = "eth0", "wg0" }},
 		{"--map-guest-addr 192.0.2.9 --map-guest-addr fd00::9", func(o *Options) { o.MapGuest4, o.MapGuest6 = addr("192.0.2.9"), addr("fd00::9") }},

@@ -35,6 +35,12 @@ func valueP(fs *pflag.FlagSet, name, short, usage string, set func(string) error
 	fs.VarP(&funcValue{set: set}, name, short, usage)
 }
 
+// hidden adds an option that users have no need of.
+func hidden(fs *pflag.FlagSet, name, usage string, set func(string) error) {
+	valueP(fs, name, "", usage, set)
+	fs.Lookup(name).Hidden = true
+}
+
 // doP adds an option without a value that calls f.
 func doP(fs *pflag.FlagSet, name, short, usage string, f func()) {
 	flag := fs.VarPF(&funcValue{typ: "bool", set: func(text string) error {
