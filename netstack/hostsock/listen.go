@@ -111,7 +111,7 @@ func Adopt(fd int, in Inherited) error {
 	unix.CloseOnExec(fd)
 	var errno Errno
 	if in.Stream {
-		if errno = setsockopt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); errno == 0 {
+		if errno = SetNoDelay(fd); errno == 0 {
 			errno = setsockopt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
 		}
 	} else if errno = reportErrors(fd, in.V6); errno == 0 {

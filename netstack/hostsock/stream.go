@@ -9,9 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenStream opens a TCP socket, non-blocking and closed on exec, with Nagle's
-// algorithm off: the guest has one of its own, and two in a row only add delay.
-// Urgent data stays in line (RFC 6093 section 6): taken out, it would be a hole in
+// OpenStream opens a TCP socket, non-blocking and closed on exec. Urgent data stays in line (RFC 6093 section 6): taken out, it would be a hole in
 // the stream.
 func OpenStream(v6 bool) (int, Errno) {
 	family := uintptr(unix.AF_INET)
@@ -23,15 +21,17 @@ func OpenStream(v6 bool) (int, Errno) {
 	if errno != 0 {
 		return -1, errno
 	}
-	errno = setsockopt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	if errno == 0 {
-		errno = setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
-	}
-	if errno != 0 {
+	if errno = setsockopt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1); errno != 0 {
 		Close(int(fd))
 		return -1, errno
 	}
 	return int(fd), 0
+}
+
+// SetNoDelay turns Nagle's algorithm off: the guest has one of its own, and two in
+// a row only add delay.
+func SetNoDelay(fd int) Errno {
+	return setsockopt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
 // SetPeekOffset sets where the next Peek on fd starts, in bytes from the head
@@ -76,6 +76,9 @@ func ListenStream(e Endpoint, o ListenOptions) (int, error) {
 func listenStream(fd int, e Endpoint, o ListenOptions) error {
 	if errno := setsockopt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); errno != 0 {
 		return fmt.Errorf("set SO_REUSEADDR: %w", errno)
+	}
+	if errno := SetNoDelay(fd); errno != 0 {
+		return fmt.Errorf("set TCP_NODELAY: %w", errno)
 	}
 	if err := bindListener(fd, e, o); err != nil {
 		return err

@@ -73,9 +73,10 @@
 //
 // # Acknowledgements to the guest
 //
-// Two segments' worth, a segment out of order, a FIN, a probe: at once, at the end
-// of the batch in which it came. Less: after ackDelayMs, unless a frame towards
-// the guest carries it first (section 3.8.6.3, RFC 5681 section 4.2).
+// Two segments' worth, a segment out of order, a FIN that answers ours, a probe: at
+// once, at the end of the batch in which it came. Less, and a FIN: after
+// ackDelayMs, unless a frame towards the guest carries it first, or the next
+// segment makes it due (section 3.8.6.3, RFC 5681 section 4.2).
 //
 // # Loss towards the guest
 //

@@ -55,7 +55,7 @@ func TestEarlySegments(t *testing.T) {
 			guest > . 1001:2001 ack 1
 			backend < . 1 ack 1
 			guest > . 1:1001 ack 1
-			+10ms
+			+40ms
 			backend < . 1 ack 1001
 			host reads 1000
 		`},
@@ -66,6 +66,7 @@ func TestEarlySegments(t *testing.T) {
 			guest > . 1:1001 ack 1
 			backend < . 1 ack 2001
 			guest > F. 1001:2001 ack 1
+			+40ms
 			backend < . 1 ack 2002
 			host reads 2000
 			host reads end

@@ -8,6 +8,7 @@ func TestRow9HalfClose(t *testing.T) {
 		{"guest connects, guest ends first", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1:101 ack 1
+			+40ms
 			backend < . 1 ack 102
 			host reads 100
 			host reads end
@@ -36,7 +37,7 @@ func TestRow9HalfClose(t *testing.T) {
 			+5s
 			guest > . 1:1001 ack 102
 			host reads 1000
-			+5ms
+			+40ms
 			backend < . 102 ack 1001
 			+1m
 			guest > F. 1001:1101 ack 102
@@ -45,12 +46,28 @@ func TestRow9HalfClose(t *testing.T) {
 			host reads end
 			flows 0
 		`},
+		{"our FIN acknowledges the guest's, if it follows soon", setup{}, `
+			guest opens mss 1460 wscale 7
+			guest > P. 1:101 ack 1
+			host reads 100
+			host writes 100
+			backend < P. 1:101 ack 101
+			guest > F. 101 ack 101
+			host reads end
+			+39ms
+			backend silent
+			host closes
+			backend < F. 101 ack 102
+			guest > . 102 ack 102
+			flows 0
+		`},
 		{"host connects, guest ends first", setup{}, `
 			host connects
 			backend < S 0 mss 1460 wscale 7
 			guest > S. 0 ack 1 mss 1460 wscale 7
 			backend < . 1 ack 1
 			guest > F. 1 ack 1
+			+40ms
 			backend < . 1 ack 2
 			host reads end
 			host writes 3000
@@ -128,6 +145,7 @@ func TestFIN(t *testing.T) {
 			backend < . 1 ack 1
 			guest > . 1:101 ack 1
 			guest > F. 101 ack 1
+			+40ms
 			backend < . 1 ack 102
 			host reads 100
 			host reads end
@@ -135,6 +153,7 @@ func TestFIN(t *testing.T) {
 		{"nothing counts behind a FIN", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
+			+40ms
 			backend < . 1 ack 2
 			guest > . 2:102 ack 1
 			backend < . 1 ack 2
@@ -147,6 +166,7 @@ func TestFIN(t *testing.T) {
 		{"FIN again, because our ACK was lost", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1:101 ack 1
+			+40ms
 			backend < . 1 ack 102
 			guest > F. 1:101 ack 1
 			backend < . 1 ack 102
@@ -273,7 +293,7 @@ func TestResetValidity(t *testing.T) {
 		{"row 11: the guest has forgotten and answers by RST", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > . 1:101 ack 1
-			+5ms
+			+40ms
 			backend < . 1 ack 101
 			host writes 10
 			backend < P. 1:11 ack 101
@@ -321,6 +341,7 @@ func TestRow10Reuse(t *testing.T) {
 		{"after the guest closed first", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
+			+40ms
 			backend < . 1 ack 2
 			host closes
 			backend < F. 1 ack 2

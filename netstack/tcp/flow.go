@@ -47,6 +47,8 @@ const (
 	seeks                         // the socket's peek offset is in use; peekSeq is where it stands
 	hasEarly                      // data is kept that came before its turn
 	ackStash                      // the guest is told that we have what is in the stash
+	sentOnce                      // the host's socket has taken something
+	noDelay                       // Nagle's algorithm is off at the host's socket
 )
 
 // flow is one connection. It is kept small: there may be 100 000.

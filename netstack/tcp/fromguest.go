@@ -307,7 +307,10 @@ func (h *Handler) finFromGuest(i uint32, f *flow, finSeq uint32) {
 	if f.state != established || f.has(hostFailed) || f.rcvNxt != finSeq {
 		return
 	}
-	f.set(guestFin | ackNow)
+	f.set(guestFin)
+	if f.has(finSent) {
+		f.set(ackNow) // nothing follows that could carry it
+	}
 	f.rcvNxt++
 	h.oweAck(i, f)
 	h.endToHost(i, f)

@@ -94,13 +94,14 @@ func TestConnectFromGuest(t *testing.T) {
 			guest > P. 1:101 ack 1
 			host accepts
 			host reads 100
-			+10ms
+			+40ms
 			backend < . 1 ack 101
 		`},
 		{"data and FIN on the last ACK of the handshake", setup{}, `
 			guest > S 0 mss 1460 wscale 7
 			backend < S. 0 ack 1 mss 1460 wscale 7
 			guest > FP. 1:101 ack 1
+			+40ms
 			backend < . 1 ack 102
 			host accepts
 			host reads 100

@@ -190,13 +190,19 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestNagleIsOff: the guest has its own, and two in a row only add delay.
+// TestNagleIsOff: the guest has its own, and two in a row only add delay. It is
+// turned off when it could matter first: before the second send.
 func TestNagleIsOff(t *testing.T) {
 	x := newScript(t, setup{})
 	x.openForward(forwardedTo)
 	x.step("guest opens mss 1460 wscale 7")
 	x.step("host:2 connects")
 	x.step("backend:2 < S 0 mss 1460 wscale 7")
+	x.step("guest > P. 1:101 ack 1")
+	if x.h.flows.at(0).has(noDelay) {
+		t.Error("a system call for a connection that may never send again")
+	}
+	x.step("guest > P. 101:201 ack 1")
 	for i := range uint32(2) {
 		fd := int(x.h.flows.at(i).fd)
 		for what, opt := range map[string][2]int{

@@ -115,7 +115,7 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 	f.fd, f.state = int32(fd), synSent
 	f.listAt = uint32(len(h.waiting))
 	h.waiting = append(h.waiting, i)
-	f.set(accepted | sackOK)
+	f.set(accepted | sackOK | noDelay) // inherited from the listener
 	f.gotWScale, f.rcvShift = true, h.windowShift
 	f.rcvEdge = firstWindow
 	f.rcvSpan = firstWindow

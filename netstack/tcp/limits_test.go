@@ -186,7 +186,6 @@ func TestDescriptorsAreClosed(t *testing.T) {
 			x.step("backend < R. 1")
 		case 2:
 			x.step("guest > F. 1 ack 1")
-			x.step("backend < . 1 ack 2")
 			x.step("host closes")
 			x.step("backend < F. 1 ack 2")
 			x.step("guest > . 2 ack 2")

@@ -11,7 +11,7 @@ func TestDataFromGuest(t *testing.T) {
 			backend < . 1 ack 2921
 			guest > . 2921:3021 ack 1
 			backend silent
-			+4ms
+			+39ms
 			backend silent
 			+1ms
 			backend < . 1 ack 3021
@@ -36,7 +36,7 @@ func TestDataFromGuest(t *testing.T) {
 			guest > . 301:401 ack 1
 			backend < . 1 ack 101
 			guest > . 101:301 ack 1
-			+5ms
+			+40ms
 			backend < . 1 ack 301
 			host reads 300
 		`},
@@ -48,19 +48,19 @@ func TestDataFromGuest(t *testing.T) {
 		{"repeated and overlapping data", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > . 1:101 ack 1
-			+5ms
+			+40ms
 			backend < . 1 ack 101
 			guest > . 1:101 ack 1
 			backend < . 1 ack 101
 			guest > . 51:151 ack 1
-			+5ms
+			+40ms
 			backend < . 1 ack 151
 			host reads 150
 		`},
 		{"keepalive probe from the guest is answered", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > . 1:2 ack 1
-			+5ms
+			+40ms
 			backend < . 1 ack 2
 			guest > . 1 ack 1
 			backend < . 1 ack 2
@@ -81,7 +81,7 @@ func TestDataFromGuest(t *testing.T) {
 			backend < . 1 ack 1
 			guest > . 1:101 ack 1
 			host reads 100
-			+5ms
+			+40ms
 			backend < . 1 ack 101
 		`},
 		{"a segment without ACK is dropped", setup{}, `
@@ -458,7 +458,7 @@ func TestZeroWindow(t *testing.T) {
 			guest opens mss 1000 wscale 7
 			guest > . 1:101 ack 1 win 65536
 			guest > . 101:201 ack 1 win 65536
-			+5ms
+			+40ms
 			backend < . 1 ack 201
 			guest > . 1:101 ack 1 win 0
 			backend < . 1 ack 201

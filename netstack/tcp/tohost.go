@@ -15,8 +15,9 @@ const (
 	maxStashBytes = 32 << 20
 	// ackDelayMs is how long a small acknowledgement waits for company (RFC
 	// 9293 section 3.8.6.3 allows 500): long enough for a local answer to carry
-	// it, too short for anyone to notice.
-	ackDelayMs = 5
+	// it, or the next segment make it due, so that it needs no turn of its own; as
+	// long as Linux waits at least, far below the least timeout of a guest.
+	ackDelayMs = 40
 )
 
 // dataFromGuest takes n bytes of a segment's data, off bytes into it: for the
@@ -52,7 +53,7 @@ func (h *Handler) flushGather() {
 	}
 	vecs := h.gather
 	h.gatherFlow, h.gather, h.gatherBytes = nil, h.gather[:0], 0
-	n, errno := h.calls.Send(int(f.fd), vecs)
+	n, errno := h.send(f, vecs)
 	if errno == hostsock.EFAULT {
 		f.rcvNxt = f.hostTaken
 		h.cfg.Link.MemoryGone = true
@@ -67,6 +68,23 @@ func (h *Handler) flushGather() {
 		f.rcvNxt = f.hostTaken
 		h.stashData(i, f, vecs, n, total-n)
 	}
+}
+
+// send gives vecs to the host's socket. Nagle's algorithm, of which the guest has
+// its own, is turned off before a second send: the first is never held (Linux
+// holds a short segment behind a short one only), and many connections have no
+// second.
+func (h *Handler) send(f *flow, vecs []iov.Vec) (int, hostsock.Errno) {
+	if f.has(sentOnce) && !f.has(noDelay) {
+		hostsock.SetNoDelay(int(f.fd))
+		f.set(noDelay)
+	}
+	n, errno := h.calls.Send(int(f.fd), vecs)
+	if n > 0 {
+		f.set(sentOnce)
+		f.prompt = 0 // it carries what the kernel has to acknowledge
+	}
+	return n, errno
 }
 
 // sendFailed notes that the host's socket is dead for sending. What it still
@@ -106,7 +124,7 @@ func (h *Handler) dropStash(i uint32, f *flow) {
 func (h *Handler) writable(i uint32, f *flow) {
 	if f.has(hasStash) {
 		b := h.stash[i]
-		n, errno := h.calls.Send(int(f.fd), append(h.gather[:0], iov.Of(b)))
+		n, errno := h.send(f, append(h.gather[:0], iov.Of(b)))
 		if errno != 0 && errno != hostsock.EAGAIN {
 			h.dropStash(i, f)
 			h.sendFailed(i, f)

@@ -150,6 +150,7 @@ func TestRow13Idle(t *testing.T) {
 		{"row 11: half-closed and gone, found within minutes but not before 4", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
+			+40ms
 			backend < . 1 ack 2
 			+4m
 			flows 1
@@ -162,6 +163,7 @@ func TestRow13Idle(t *testing.T) {
 		{"row 11: half-closed, and the guest has forgotten", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
+			+40ms
 			backend < . 1 ack 2
 			+3m
 			backend < . 0 ack 2
