@@ -29,6 +29,9 @@ type QEMUConfig struct {
 	Device, Netdev string
 	// Other, if not empty, are the options of a netdev of another kind, with the id n0, in the place of vhost-user.
 	Other string
+	// NetBoot makes the guest boot from its network, with the card's own iPXE. The kernel and the initramfs for it are made all the
+	// same, as vmlinuz and Name.initramfs in the lab's folder.
+	NetBoot bool
 	// Passt, if not empty, are the options of QEMU's own netdev passt, which starts the backend itself. Socket has no meaning
 	// then.
 	Passt string
@@ -54,6 +57,9 @@ func StartQEMU(ctx context.Context, l *lab.Lab, c QEMUConfig) (*VM, error) {
 	vm.QMP = qmp
 	return vm, nil
 }
+
+// KernelArgs are the arguments of the guest's kernel.
+const KernelArgs = "console=ttyS0 quiet loglevel=3 panic=-1 tsc=reliable"
 
 // QEMUArgs returns QEMU's command line.
 func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
@@ -83,9 +89,13 @@ func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
 		"qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-serial", serial,
 		"-machine", "q35,accel=" + accel + ",memory-backend=mem", "-cpu", cpu, "-m", fmt.Sprint(memory),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", memory),
-		"-kernel", image, "-initrd", initramfs, "-append", "console=ttyS0 quiet loglevel=3 panic=-1 tsc=reliable",
 	}
-	device := []string{"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02,romfile=" + c.Device}
+	boot := ",bootindex=1"
+	if !c.NetBoot {
+		args = append(args, "-kernel", image, "-initrd", initramfs, "-append", KernelArgs)
+		boot = ",romfile="
+	}
+	device := []string{"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:02" + boot + c.Device}
 	switch {
 	case c.Passt != "":
 		return slices.Concat(args, []string{"-netdev", "passt,id=n0,vhost-user=on," + c.Passt}, device)
