@@ -342,6 +342,8 @@ func FuzzDHCP6(f *testing.F) {
 		f.Add(message(f, s, kind, false, "2001:db8::5").ToBytes())
 		f.Add(message(f, s, kind, false).ToBytes())
 	}
+	// An identifier that only looks like a UUID: opaque to us, not to the library (RFC 8415 section 11).
+	f.Add([]byte("\x06000\x00\x01\x00\n\x00\x0400000000"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 4000 {
 			return
@@ -351,6 +353,15 @@ func FuzzDHCP6(f *testing.F) {
 			reply, ok := s.Handle(nil, wire(dst, in))
 			if !ok {
 				continue
+			}
+			if req, _ := s.parse(wire(dst, in)); req.clientID != nil {
+				if _, err := dhcpv6.DUIDFromBytes(req.clientID); err != nil {
+					message := reply[header.EthLen+header.IPv6Len+header.UDPLen+sizeHeader:]
+					if !walk(message, func(dhcpv6.OptionCode, []byte) bool { return true }) {
+						t.Fatal("our message: broken options")
+					}
+					continue
+				}
 			}
 			m := decode(t, reply)
 			for _, ia := range m.Options.IANA() {

@@ -3,6 +3,7 @@ package dhcp6
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 
@@ -51,7 +52,8 @@ type request struct {
 	clientID  []byte // nil if absent; aliases the frame, as does serverID
 	serverID  []byte // nil if absent
 	ias       []association
-	asked     map[dhcpv6.OptionCode]bool // nil if the client does not say
+	asked     []dhcpv6.OptionCode
+	asks      bool // asked counts
 	rapid     bool
 	hasFQDN   bool
 	fqdnFlags uint8
@@ -128,11 +130,9 @@ func (r *request) option(code dhcpv6.OptionCode, data []byte) bool {
 	case dhcpv6.OptionIANA, dhcpv6.OptionIATA, dhcpv6.OptionIAPD:
 		return r.association(code, data)
 	case dhcpv6.OptionORO:
-		if r.asked == nil {
-			r.asked = make(map[dhcpv6.OptionCode]bool)
-		}
+		r.asks = true
 		for len(data) >= 2 && len(r.asked) < maxRequested {
-			r.asked[dhcpv6.OptionCode(be.Uint16(data))] = true
+			r.asked = append(r.asked, dhcpv6.OptionCode(be.Uint16(data)))
 			data = data[2:]
 		}
 	case dhcpv6.OptionRapidCommit:
@@ -177,5 +177,5 @@ func (r *request) association(code dhcpv6.OptionCode, data []byte) bool {
 // wants reports whether the client may be sent option code: it asks for it, or
 // asks for nothing in particular.
 func (r *request) wants(code dhcpv6.OptionCode) bool {
-	return r.asked == nil || r.asked[code]
+	return !r.asks || slices.Contains(r.asked, code)
 }
