@@ -35,6 +35,7 @@ type Snapshot struct {
 	Pings    int
 
 	Reassembly reassembly.Counters
+	Moves      MoveCounters // zero where there is one queue pair
 }
 
 // Forwards returns the forwarding rules as they were met, in the order in which
@@ -44,18 +45,25 @@ func (w *Worker) Forwards() []Forward { return w.protos.forwards }
 // Snapshot returns the counters. It parks the worker for a moment.
 func (w *Worker) Snapshot() Snapshot {
 	var s Snapshot
-	w.Park(func() {
-		s.Counters, s.Queue = w.counters, w.queue.Counters
-		if t := w.protos.tcp; t != nil {
-			s.TCP, s.TCPFlows = t.Counters, t.NumFlows()
-		}
-		if u := w.protos.udp; u != nil {
-			s.UDP, s.UDPFlows = u.Stats(), u.NumFlows()
-		}
-		if p := w.protos.icmp; p != nil {
-			s.Ping, s.Pings = p.Stats(), p.NumFlows()
-		}
-		s.Reassembly = w.protos.fragments.Counters
-	})
+	w.Park(func() { s = w.snapshot() })
+	return s
+}
+
+// snapshot is Snapshot. Parked.
+func (w *Worker) snapshot() (s Snapshot) {
+	s.Counters, s.Queue = w.counters, w.queue.Counters
+	if t := w.protos.tcp; t != nil {
+		s.TCP, s.TCPFlows = t.Counters, t.NumFlows()
+	}
+	if u := w.protos.udp; u != nil {
+		s.UDP, s.UDPFlows = u.Stats(), u.NumFlows()
+	}
+	if p := w.protos.icmp; p != nil {
+		s.Ping, s.Pings = p.Stats(), p.NumFlows()
+	}
+	s.Reassembly = w.protos.fragments.Counters
+	if w.others != nil {
+		s.Moves = w.others.counters
+	}
 	return s
 }

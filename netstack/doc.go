@@ -7,6 +7,9 @@
 // so that no packet meets a lock. It knows nothing of vhost-user: whoever owns
 // the rings hands them over while the worker is parked.
 //
+// A [Group] has the workers of a device with several queue pairs; see
+// docs/architecture.md for who owns what then.
+//
 // # A worker's turn
 //
 //  1. Wait for kicks, sockets, timers.

@@ -26,9 +26,7 @@ type Live struct {
 // guest is told by a router advertisement at once, and by DHCP when it asks.
 // Parked. On an error nothing has changed.
 func (w *Worker) Follow(l Live) error {
-	cfg := w.cfg
-	cfg.DNS, cfg.Search, cfg.DNSForward = l.DNS, l.Search, l.DNSForward
-	cfg.IPv4.OwnGateway, cfg.IPv6.NoDefault = l.OwnGateway, l.NoDefault
+	cfg := w.cfg.with(l)
 	m, err := addrmap.New(cfg.mapping())
 	if err != nil {
 		return fmt.Errorf("address mapping: %w", err)
@@ -46,6 +44,13 @@ func (w *Worker) Follow(l Live) error {
 		w.protos.udp.Rehome()
 	}
 	return nil
+}
+
+// with returns c with l in force.
+func (c Config) with(l Live) Config {
+	c.DNS, c.Search, c.DNSForward = l.DNS, l.Search, l.DNSForward
+	c.IPv4.OwnGateway, c.IPv6.NoDefault = l.OwnGateway, l.NoDefault
+	return c
 }
 
 // follow makes the services anew, or none of them if one cannot be made.

@@ -12,6 +12,9 @@ type intake struct {
 	head  [header.VnetLen + header.MaxHeaders]byte
 	whole []byte // a whole frame, for the services
 	frame link.Frame
+	// reassembled says that the frame at hand was a datagram in fragments when it
+	// came first; another worker had its flow then.
+	reassembled bool
 }
 
 // maxServiceFrame bounds the frames that ARP, NDP and DHCP read: more than any
@@ -39,6 +42,11 @@ func (w *Worker) frameFromGuest(vecs []iov.Vec) {
 	total := iov.Len(vecs)
 	w.counters.BytesFromGuest += uint64(total)
 	w.tap.FrameFromGuest(vecs, total)
+	w.takeFrame(vecs, total)
+}
+
+// takeFrame handles a frame of total bytes that was counted already.
+func (w *Worker) takeFrame(vecs []iov.Vec, total int) {
 	if total < header.VnetLen+header.EthLen {
 		w.counters.Dropped[header.TooShort]++
 		return
@@ -60,6 +68,7 @@ func (w *Worker) frameFromGuest(vecs []iov.Vec) {
 		return
 	}
 	p := &fr.Packet
+	p.Reassembled = w.in.reassembled
 	w.learnGuest(p)
 	if !p.IsIP() {
 		w.otherFrame(fr)

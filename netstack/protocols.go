@@ -1,6 +1,7 @@
 package netstack
 
 import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 	"github.com/vhost-net-go/vhost-net-go/netstack/icmp"
@@ -109,6 +110,26 @@ func (p *protocols) refilled() {
 func (p *protocols) guestAppeared() {
 	if p.tcp != nil {
 		p.tcp.GuestAppeared()
+	}
+}
+
+// eachFlow visits the flows that others may ask for.
+func (p *protocols) eachFlow(visit func(k flowtable.Key, bound bool)) {
+	if p.tcp != nil {
+		p.tcp.Keys(func(k flowtable.Key) { visit(k, false) })
+	}
+	if p.udp != nil {
+		p.udp.Keys(visit)
+	}
+}
+
+// share makes the protocols those of one of n workers.
+func (p *protocols) share(n int) {
+	if p.tcp != nil {
+		p.tcp.Share(n)
+	}
+	if p.udp != nil {
+		p.udp.Share(n)
 	}
 }
 

@@ -107,7 +107,9 @@ func (w *Worker) EnableRx(on bool) {
 	w.queue.SetEnabled(on)
 	if on && w.queue.Attached() {
 		w.rx.pending = true
-		w.services.guestAttached(&w.link)
+		if w.others == nil || w.others.self == 0 {
+			w.services.guestAttached(&w.link)
+		}
 		w.appeared = true
 	}
 }

@@ -57,6 +57,8 @@ type Worker struct {
 	// since that is where rings may be touched.
 	appeared bool
 
+	others *others // the workers of the other queue pairs; nil: there are none
+
 	parkMu   sync.Mutex // held by Park and Close, which take turns
 	parkWant atomic.Bool
 	parked   chan struct{}
@@ -72,8 +74,17 @@ type Worker struct {
 // touched again until it is started anew; onBroken must not block or call the
 // worker.
 func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
+	w, err := newWorker(cfg, time.Now(), onBroken)
+	if err == nil {
+		go w.run()
+	}
+	return w, err
+}
+
+// newWorker makes a worker that counts its time from base, and is to be run.
+func newWorker(cfg Config, base time.Time, onBroken func(tx bool, err error)) (*Worker, error) {
 	w := &Worker{
-		base: time.Now(), onBroken: onBroken,
+		base: base, onBroken: onBroken,
 		parked: make(chan struct{}), resume: make(chan struct{}), done: make(chan struct{}),
 	}
 	w.cfg = cfg
@@ -82,6 +93,7 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 		return nil, fmt.Errorf("address mapping: %w", err)
 	}
 	w.link = cfg.link()
+	w.link.NowMs = time.Since(base).Milliseconds()
 	if err := w.services.init(cfg, &w.link); err != nil {
 		return nil, err
 	}
@@ -106,7 +118,6 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 		w.poll.Close()
 		return nil, err
 	}
-	go w.run()
 	return w, nil
 }
 
@@ -179,6 +190,10 @@ func (w *Worker) turn() {
 		<-w.resume
 		w.link.NowMs = time.Since(w.base).Milliseconds()
 	}
+	if w.others != nil {
+		w.others.hear()
+		w.others.takeMail()
+	}
 	w.drainTx()
 	w.refillRx()
 	if w.appeared {
@@ -194,6 +209,9 @@ func (w *Worker) turn() {
 	}
 	w.queue.Flush()
 	w.armRx()
+	if w.others != nil {
+		w.others.tell()
+	}
 }
 
 // timeoutMs is how long the next wait may take.

@@ -78,10 +78,11 @@ func startInherited(ctx context.Context, t *testing.T, l *lab.Lab, c guest.QEMUC
 	return vm
 }
 
-// startBackend starts the backend under test until the test ends. The guest's server is reached through suitePort.
-func startBackend(ctx context.Context, t *testing.T, l *lab.Lab, link lab.Link) *sandbox.Process {
+// startBackend starts the backend under test, with more arguments, until the test ends. The guest's server is reached through
+// suitePort.
+func startBackend(ctx context.Context, t *testing.T, l *lab.Lab, link lab.Link, args ...string) *sandbox.Process {
 	t.Helper()
-	p, err := l.StartBackend(ctx, machine.Backend, "backend", link, "-t", suitePort)
+	p, err := l.StartBackend(ctx, machine.Backend, "backend", link, append([]string{"-t", suitePort}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

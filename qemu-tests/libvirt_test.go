@@ -23,7 +23,7 @@ const domainXML = `<domain type='qemu'>
   <name>%[1]s</name>
   <memory unit='MiB'>512</memory>
   <memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>
-  <vcpu>1</vcpu>
+  <vcpu>2</vcpu>
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>%[2]s/vmlinuz</kernel>
@@ -45,6 +45,7 @@ const vhostuserXML = `    <interface type='vhostuser'>
       <mac address='52:54:00:00:00:02'/>
       <source type='unix' path='%[1]s/s' mode='%[2]s'>%[3]s</source>
       <model type='virtio'/>
+      <driver queues='%[4]d'/>
     </interface>
 `
 
@@ -64,8 +65,8 @@ for i in $(seq 100); do virsh -q list >/dev/null 2>&1 && break; sleep 0.1; done
 virsh -q list`
 
 func TestLibvirt(t *testing.T) {
-	for _, mode := range []string{"client", "server"} {
-		t.Run("mode-"+mode, func(t *testing.T) {
+	for mode, queues := range map[string]int{"client": 1, "server": 4} {
+		t.Run(fmt.Sprintf("mode-%s-queues-%d", mode, queues), func(t *testing.T) {
 			if sandbox.InUserNS() {
 				need(t, errors.New("libvirt's system daemon sets groups, which a normal user's namespace does not allow"))
 			}
@@ -83,22 +84,22 @@ func TestLibvirt(t *testing.T) {
 				// The domain is created while its backend already waits. libvirt refuses <reconnect> in this mode: it is the backend
 				// that connects again.
 				startBackend(ctx, t, l, link)
-				runDomains(ctx, t, l, sh, mode, "")
+				runDomains(ctx, t, l, sh, mode, "", queues)
 			} else {
 				startBackend(ctx, t, l, link)
-				runDomains(ctx, t, l, sh, mode, "<reconnect enabled='yes' timeout='1'/>")
+				runDomains(ctx, t, l, sh, mode, "<reconnect enabled='yes' timeout='1'/>", queues)
 			}
 		})
 	}
 }
 
 // runDomains creates and destroys two domains, one after the other, on the same backend.
-func runDomains(ctx context.Context, t *testing.T, l *lab.Lab, sh *shell, mode, reconnect string) {
+func runDomains(ctx context.Context, t *testing.T, l *lab.Lab, sh *shell, mode, reconnect string, queues int) {
 	t.Helper()
 	script := fmt.Sprintf("step lease lease\nstep slaac slaac\nstep ping4 reply %s\nstep ping6 reply %s\nstep download guest-agent download '%s/blob?bytes=16777216'\necho; echo @done\nsleep 100000\n",
 		lab.Peer4, lab.Peer6, fmt.Sprintf("http://%s:8000", lab.Peer4))
 	for _, name := range []string{"first", "second"} {
-		createDomain(t, l, sh, name, script, fmt.Sprintf(vhostuserXML, l.Dir, mode, reconnect))
+		createDomain(t, l, sh, name, script, fmt.Sprintf(vhostuserXML, l.Dir, mode, reconnect, queues))
 		console := followFile(ctx, filepath.Join(l.Dir, name+".console"))
 		if err := console.Finish(ctx); err != nil {
 			t.Errorf("domain %s: %v", name, err)

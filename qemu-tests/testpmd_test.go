@@ -2,6 +2,7 @@ package qemutests
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,16 +20,23 @@ var transmitted = regexp.MustCompile(`TX-packets: (\d+)`)
 // TestSmokeTestpmd lets DPDK's virtio-user, a third independent frontend, send as fast as it can. Then the backend must serve an
 // ordinary guest.
 func TestSmokeTestpmd(t *testing.T) {
-	for _, rings := range []struct{ name, options string }{{"split", ""}, {"packed", ",packed_vq=1,in_order=1"}} {
-		t.Run(rings.name, func(t *testing.T) { runTestpmd(t, rings.options) })
+	for _, rings := range []struct {
+		name, options string
+		queues        int
+	}{{"split", "", 1}, {"packed", ",packed_vq=1,in_order=1", 1}, {"queues", "", 4}} {
+		t.Run(rings.name, func(t *testing.T) { runTestpmd(t, rings.options, rings.queues) })
 	}
 }
 
-// runTestpmd has more options of the device.
-func runTestpmd(t *testing.T, options string) {
+// runTestpmd has more options of the device, and some queue pairs.
+func runTestpmd(t *testing.T, options string, queues int) {
 	ctx, l := newLab(t, time.Minute)
 	socket := filepath.Join(l.Dir, "s")
-	backend := startBackend(ctx, t, l, lab.Link{Path: socket})
+	args := []string(nil)
+	if queues > 1 {
+		args = []string{"--queues", strconv.Itoa(queues)}
+	}
+	backend := startBackend(ctx, t, l, lab.Link{Path: socket}, args...)
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +44,8 @@ func runTestpmd(t *testing.T, options string) {
 	defer inR.Close()
 	defer inW.Close()
 	c := l.Command(l.VMHost, "dpdk-testpmd", "-l", "0-1", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
-		"--vdev=net_virtio_user0,mac=52:54:00:00:00:09,path="+socket+",queues=1,queue_size=256"+options,
-		"--", "-i", "--total-num-mbufs=4096", "--forward-mode=txonly")
+		"--vdev=net_virtio_user0,mac=52:54:00:00:00:09,path="+socket+fmt.Sprintf(",queues=%d,queue_size=256", queues)+options,
+		"--", "-i", fmt.Sprintf("--rxq=%d", queues), fmt.Sprintf("--txq=%d", queues), "--total-num-mbufs=4096", "--forward-mode=txonly")
 	var out bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = inR, &out, &out
 	p, err := sandbox.Start(ctx, c)
@@ -64,5 +72,9 @@ func runTestpmd(t *testing.T, options string) {
 		t.Errorf("want many more; testpmd said:\n%s", out.Bytes())
 	}
 	note(t, "backend: %v", usage(t, backend))
+	if queues > 1 {
+		checkPairs(ctx, t, l, backend, queues)
+		return // UML's driver refuses what DPDK asked for
+	}
 	checkServes(ctx, t, l, socket)
 }

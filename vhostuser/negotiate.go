@@ -23,7 +23,11 @@ func decodeU64(m *wire.Message) (uint64, error) {
 // refuse is the action of requests that are never carried out.
 func (s *session) refuse(*wire.Message) ([]byte, error) { return nil, errRefused }
 
+// getFeatures shows what this frontend may take; see Config.FrontendServed.
 func (s *session) getFeatures(*wire.Message) ([]byte, error) {
+	if s.order == ownsFirst {
+		return u64(s.srv.features &^ s.srv.cfg.FrontendServed)
+	}
 	return u64(s.srv.features)
 }
 

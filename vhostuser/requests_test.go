@@ -9,6 +9,7 @@ import (
 	"github.com/u-root/u-root/pkg/uio"
 	"golang.org/x/sys/unix"
 
+	"github.com/vhost-net-go/vhost-net-go/vhostuser"
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/vutest"
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 )
@@ -255,6 +256,22 @@ func TestDeviceRefuses(t *testing.T) {
 	} {
 		if err := b.fe.Do(req, payload); err == nil {
 			t.Errorf("%v succeeded", req)
+		}
+	}
+}
+
+// TestFrontendServed: features that need a control queue are shown to QEMU, which
+// serves it, and not to UML, whose driver would give up.
+func TestFrontendServed(t *testing.T) {
+	const featureMQ = 1 << 22
+	for style, want := range map[vutest.Style]uint64{vutest.QEMU: featureMQ, vutest.UML: 0, vutest.DPDK: 0} {
+		b := newBench(t, style, func(c *vhostuser.Config) {
+			c.Device.(*echoDevice).features |= featureMQ
+			c.FrontendServed = featureMQ
+		})
+		b.must(b.fe.Connect())
+		if got, err := b.fe.GetU64(wire.GetFeatures); err != nil || got&featureMQ != want {
+			t.Errorf("%v: features %#x, %v", style, got, err)
 		}
 	}
 }

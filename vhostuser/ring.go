@@ -114,11 +114,21 @@ func (s *session) startReady() {
 		s.afterPark(func() {
 			if !s.up {
 				s.up = true
-				s.log.info("driver is up", "features", fmt.Sprintf("%#x", s.features), "rings", len(s.rings))
+				s.log.info("driver is up", "features", fmt.Sprintf("%#x", s.features), "rings", s.enabledRings())
 			}
 			s.log.debug("ring started", "ring", r.index, "size", r.num, "base", base)
 		})
 	}
+}
+
+// enabledRings counts the rings that frames pass.
+func (s *session) enabledRings() (n int) {
+	for i := range s.rings {
+		if s.rings[i].enabled {
+			n++
+		}
+	}
+	return n
 }
 
 // stop takes the ring back from the device, which is parked, and keeps the index

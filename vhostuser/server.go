@@ -46,6 +46,11 @@ type Config struct {
 	// ProtocolFeatures is the set of protocol features to offer; 0 stands
 	// for DefaultProtocolFeatures. See there for what each is good for.
 	ProtocolFeatures uint64
+	// FrontendServed are features of the Device that need a frontend which serves
+	// the device's control queue itself. They are shown to frontends that
+	// negotiate in QEMU's order only: UML and crosvm leave that queue to the
+	// backend. (DPDK and cloud-hypervisor serve it, but begin as those do.)
+	FrontendServed uint64
 	// MemSlots is the number of memory regions accepted; 0 stands for
 	// DefaultMemSlots. It must not shrink while a frontend may reconnect.
 	MemSlots int

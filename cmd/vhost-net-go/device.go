@@ -30,19 +30,25 @@ const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc 
 	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN |
 	header.FeatureGuestTSO4 | header.FeatureGuestTSO6 | header.FeatureGuestECN
 
+// featureMQ is VIRTIO_NET_F_MQ (virtio 1.2, section 5.1.3). A driver that is
+// offered it without a control queue gives up. QEMU serves that queue itself;
+// frontends that hand it to the backend must not see the bit.
+const featureMQ = 1 << 22
+
 // The virtqueues of a queue pair, as the driver counts them.
 const (
 	rxQueue = iota
 	txQueue
-	numQueues
+	queuesPerPair
 )
 
 // device is the network device: it hands the rings of the frontend to the
-// worker. It implements vhostuser.Device.
+// workers. It implements vhostuser.Device.
 type device struct {
-	worker *netstack.Worker
-	log    hclog.Logger
-	mtu    uint16
+	workers *netstack.Group
+	log     hclog.Logger
+	mtu     uint16
+	pairs   int // queue pairs at most
 	// broken passes on a ring that the driver broke; set before frontends are
 	// served.
 	broken func(queue int, err error)
@@ -55,54 +61,64 @@ var _ vhostuser.Device = (*device)(nil)
 // shorter and whose byte order is the guest's.
 var errNeedsVersion1 = errors.New("the driver does not know virtio 1.0 (VERSION_1), use a newer one or disable-legacy=on")
 
-func (d *device) Features() uint64 { return offeredFeatures }
-func (d *device) NumQueues() int   { return numQueues }
-func (d *device) Park(f func())    { d.worker.Park(f) }
+func (d *device) Features() uint64 {
+	if d.pairs > 1 {
+		return offeredFeatures | featureMQ
+	}
+	return offeredFeatures
+}
+
+func (d *device) NumQueues() int { return d.pairs * queuesPerPair }
+func (d *device) Park(f func())  { d.workers.Park(f) }
 
 func (d *device) SetFeatures(acked uint64) error {
 	if acked&featureVersion1 == 0 {
 		return errNeedsVersion1
 	}
 	d.acked = acked
-	d.worker.SetFeatures(acked)
+	d.workers.SetFeatures(acked)
 	return nil
 }
 
 func (d *device) StartQueue(i int, q *virtqueue.Queue, kick int, call vhostuser.Caller) {
 	var err error
-	if i == rxQueue {
+	if pair, kind := split(i); kind == rxQueue {
 		mergeable := d.acked&header.FeatureMrgRxBuf != 0
-		err = d.worker.AttachRx(netstack.Rx{Ring: q, KickFD: kick, Caller: call, Mergeable: mergeable})
+		err = d.workers.AttachRx(pair, netstack.Rx{Ring: q, KickFD: kick, Caller: call, Mergeable: mergeable})
 	} else {
-		err = d.worker.AttachTx(netstack.Tx{Ring: q, KickFD: kick, Caller: call})
+		err = d.workers.AttachTx(pair, netstack.Tx{Ring: q, KickFD: kick, Caller: call})
 	}
 	if err != nil {
 		d.log.Error("cannot start a ring", "queue", i, "error", err)
 	}
 }
 
+// split returns which virtqueue of which queue pair virtqueue i is.
+func split(i int) (pair, kind int) { return i / queuesPerPair, i % queuesPerPair }
+
 func (d *device) StopQueue(i int) {
-	if i == rxQueue {
-		d.worker.DetachRx()
+	if pair, kind := split(i); kind == rxQueue {
+		d.workers.DetachRx(pair)
 	} else {
-		d.worker.DetachTx()
+		d.workers.DetachTx(pair)
 	}
 }
 
 func (d *device) EnableQueue(i int, on bool) {
-	if i == rxQueue {
-		d.worker.EnableRx(on)
+	if pair, kind := split(i); kind == rxQueue {
+		d.workers.EnableRx(pair, on)
 	} else {
-		d.worker.EnableTx(on)
+		d.workers.EnableTx(pair, on)
 	}
 }
 
 // ConfigSpace is struct virtio_net_config (virtio 1.2, section 5.1.4): no MAC
-// address (the frontend gives the guest one), link up, one queue pair, the MTU.
+// address (the frontend gives the guest one), link up, how many queue pairs there
+// are, the MTU.
 func (d *device) ConfigSpace() []byte {
 	var b [12]byte
 	binary.LittleEndian.PutUint16(b[6:], 1) // VIRTIO_NET_S_LINK_UP
-	binary.LittleEndian.PutUint16(b[8:], 1) // max_virtqueue_pairs
+	binary.LittleEndian.PutUint16(b[8:], uint16(d.pairs))
 	binary.LittleEndian.PutUint16(b[10:], d.mtu)
 	return b[:]
 }
@@ -117,13 +133,13 @@ func (d *device) SetMTU(mtu uint16) error {
 // SendRARP needs no answer of ours: there is no switch to tell.
 func (d *device) SendRARP(mac [6]byte) { d.log.Debug("guest moved here", "mac", header.MAC(mac)) }
 
-func (d *device) Reset() { d.worker.ForgetGuest() }
+func (d *device) Reset() { d.workers.ForgetGuest() }
 
-// ringBroken is called by the worker.
-func (d *device) ringBroken(tx bool, err error) {
+// ringBroken is called by a worker.
+func (d *device) ringBroken(pair int, tx bool, err error) {
 	q := rxQueue
 	if tx {
 		q = txQueue
 	}
-	d.broken(q, err)
+	d.broken(pair*queuesPerPair+q, err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,12 +13,12 @@ import (
 func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		r, freed := newReclaimer(), 0
-		go r.run(ctx, func() { freed++ }, time.Minute)
+		r, freed := newReclaimer(), atomic.Int64{}
+		go r.run(ctx, func() { freed.Add(1) }, time.Minute)
 		for _, step := range []struct {
 			wanted int
 			after  time.Duration
-			freed  int
+			freed  int64
 		}{
 			{0, time.Hour, 0},
 			{1, time.Second, 1},
@@ -31,8 +32,8 @@ func TestReclaim(t *testing.T) {
 			}
 			time.Sleep(step.after)
 			synctest.Wait()
-			if freed != step.freed {
-				t.Errorf("freed %d times after %+v", freed, step)
+			if n := freed.Load(); n != step.freed {
+				t.Errorf("freed %d times after %+v", n, step)
 			}
 		}
 		cancel()

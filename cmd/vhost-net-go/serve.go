@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -15,13 +16,17 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 )
 
-// serve runs the data path: one worker, and the server that hands it the rings
+// serve runs the data path: the workers, and the server that hands them the rings
 // of one frontend after another.
 func serve(ctx context.Context, j job) error {
-	d := &device{log: j.log.Named("net"), mtu: uint16(j.plan.MTU)}
+	d := &device{log: j.log.Named("net"), mtu: uint16(j.plan.MTU), pairs: cmp.Or(j.opts.Queues, options.MaxQueues)}
+	hidden := uint64(featureMQ)
+	if j.opts.Queues > 0 {
+		hidden = 0 // the user knows the frontend
+	}
 	server, err := vhostuser.New(vhostuser.Config{
 		Device: d, Logger: j.log.Named("vhost-user"), OneOff: j.opts.OneOff,
-		ProtocolFeatures: protocolFeatures(j.opts),
+		ProtocolFeatures: protocolFeatures(j.opts), FrontendServed: hidden,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the vhost-user server: %w", err)
@@ -36,10 +41,10 @@ func serve(ctx context.Context, j job) error {
 	}
 	memory := newReclaimer()
 	cfg.Shrunk = memory.wanted
-	if d.worker, err = netstack.NewWorker(cfg, d.ringBroken); err != nil {
+	if d.workers, err = netstack.NewGroup(cfg, d.pairs, d.ringBroken); err != nil {
 		return err
 	}
-	defer d.worker.Close()
+	defer d.workers.Close()
 	go memory.run(ctx, debug.FreeOSMemory, reclaimRest)
 	// A busy worker keeps its processor; everything else needs one besides.
 	if runtime.GOMAXPROCS(0) < 2 {
@@ -48,14 +53,14 @@ func serve(ctx context.Context, j job) error {
 	// Whoever was told that we are ready may signal at once.
 	signals, stop := reportSignals()
 	defer stop()
-	if err := j.ready(d.worker.Forwards()); err != nil {
+	if err := j.ready(d.workers.Forwards()); err != nil {
 		return err
 	}
 	go j.follow(ctx, func(l netstack.Live) (err error) {
-		d.worker.Park(func() { err = d.worker.Follow(l) })
+		d.workers.Park(func() { err = d.workers.Follow(l) })
 		return err
 	})
-	go report(ctx, d.worker, d.log, signals, time.Duration(j.opts.StatsSeconds)*time.Second)
+	go report(ctx, d.workers, d.log, signals, time.Duration(j.opts.StatsSeconds)*time.Second)
 	return server.Serve(ctx, j.source)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,41 +22,46 @@ func reportSignals() (sig <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// report logs the worker's counters at each signal, and, with an interval, when
+// report logs the workers' counters at each signal, and, with an interval, when
 // they have changed within it, until ctx is done.
-func report(ctx context.Context, w *netstack.Worker, log hclog.Logger, sig <-chan os.Signal, every time.Duration) {
+func report(ctx context.Context, g *netstack.Group, log hclog.Logger, sig <-chan os.Signal, every time.Duration) {
 	var tick <-chan time.Time
 	if every > 0 {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		tick = t.C
 	}
-	var last netstack.Snapshot
+	var last []netstack.Snapshot
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-sig:
-			last = w.Snapshot()
-			logCounters(log, w, last)
+			last = g.Snapshots()
+			logCounters(log, g, last)
 		case <-tick:
-			s := w.Snapshot()
+			all := g.Snapshots()
 			// Looking at them makes a turn.
-			s.Counters.Turns, last.Counters.Turns = 0, 0
-			if s != last {
-				logCounters(log, w, s)
+			for i := range all {
+				all[i].Counters.Turns = 0
 			}
-			last = s
+			if !slices.Equal(all, last) {
+				logCounters(log, g, all)
+			}
+			last = all
 		}
 	}
 }
 
-func logCounters(log hclog.Logger, w *netstack.Worker, s netstack.Snapshot) {
-	log.Info("counters", "worker", fmt.Sprintf("%+v", s.Counters),
-		"queue", fmt.Sprintf("%+v", s.Queue), "tcp", fmt.Sprintf("%+v", s.TCP), "tcpFlows", s.TCPFlows,
-		"udp", fmt.Sprintf("%+v", s.UDP), "udpFlows", s.UDPFlows,
-		"ping", fmt.Sprintf("%+v", s.Ping), "reassembly", fmt.Sprintf("%+v", s.Reassembly),
-		"ports", portsText(w.Forwards()))
+// logCounters logs those of each worker, in the order of the queue pairs.
+func logCounters(log hclog.Logger, g *netstack.Group, all []netstack.Snapshot) {
+	for pair, s := range all {
+		log.Info("counters", "pair", pair, "worker", fmt.Sprintf("%+v", s.Counters),
+			"queue", fmt.Sprintf("%+v", s.Queue), "tcp", fmt.Sprintf("%+v", s.TCP), "tcpFlows", s.TCPFlows,
+			"udp", fmt.Sprintf("%+v", s.UDP), "udpFlows", s.UDPFlows,
+			"ping", fmt.Sprintf("%+v", s.Ping), "reassembly", fmt.Sprintf("%+v", s.Reassembly),
+			"moves", fmt.Sprintf("%+v", s.Moves), "ports", portsText(g.Forwards()))
+	}
 }
 
 // portsText lists the forwarded ports.

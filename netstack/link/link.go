@@ -30,6 +30,7 @@
 package link
 
 import (
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
@@ -61,6 +62,34 @@ type Link struct {
 	MemoryGone bool
 	// NowMs is the monotonic time of this turn, in milliseconds.
 	NowMs int64
+
+	// Others are the workers of the other queue pairs; nil: there are none.
+	Others Others
+}
+
+// Others is what a handler knows of the workers of the other queue pairs. A flow
+// belongs to one worker at a time, and moves to the one on whose ring the guest
+// sends it. All of this costs a lock, and is for what is rare: a frame whose flow
+// this worker does not have, the beginning and the end of a flow.
+type Others interface {
+	// Elsewhere reports whether the flow k belongs to another worker. That one
+	// is asked for it then, and fr, which may be nil, is handled when it has
+	// come. Otherwise the flow is this worker's from now on, whether it comes
+	// to exist or not: see Disown.
+	Elsewhere(k flowtable.Key, fr *Frame) bool
+	// Own makes the flow k this worker's. One that is bound to it does not move:
+	// the frames do.
+	Own(k flowtable.Key, bound bool)
+	// Disown is called when this worker's flow k has ended, or has not come to
+	// be.
+	Disown(k flowtable.Key)
+	// Place decides which worker has the connection k, which the host's side
+	// begins, and hands c, what is known of it, to its handler there. It reports
+	// false if it is this worker.
+	Place(k flowtable.Key, c any) bool
+	// ToFirst hands a frame to the worker of the first queue pair, which has
+	// what cannot be shared. It reports false if this is the first one.
+	ToFirst(fr *Frame) bool
 }
 
 // Has reports whether all bits of feature were negotiated.

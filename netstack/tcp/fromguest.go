@@ -19,7 +19,7 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 	}
 	i, ok := h.table.Lookup(&k)
 	if !ok {
-		h.noFlow(&k, fr, t)
+		h.unknown(&k, fr, t)
 		return
 	}
 	f := h.flows.at(i)

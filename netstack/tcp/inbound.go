@@ -92,7 +92,21 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 		Local: local, Remote: remote,
 		LocalPort: l.Port, RemotePort: peer.Port, Proto: header.ProtoTCP,
 	}
-	if i, busy := h.table.Lookup(&k); busy {
+	if o := h.cfg.Link.Others; o != nil && o.Place(k, &arrival{key: k, fd: fd}) {
+		return
+	}
+	h.begin(&k, fd)
+}
+
+// arrival is a connection of the host's side that another worker begins.
+type arrival struct {
+	key flowtable.Key
+	fd  int
+}
+
+// begin begins the flow k of a connection of the host's side.
+func (h *Handler) begin(k *flowtable.Key, fd int) {
+	if i, busy := h.table.Lookup(k); busy {
 		// The host has reused a 4-tuple that it is done with: what is left of
 		// the old connection cannot matter to it any more.
 		if f := h.flows.at(i); f.state == timeWait {
@@ -100,12 +114,12 @@ func (h *Handler) accept(l *Listener, fd int, peer hostsock.Endpoint) {
 		} else {
 			h.resetBoth(i, f)
 		}
-		if _, busy = h.table.Lookup(&k); busy {
+		if _, busy = h.table.Lookup(k); busy {
 			hostsock.Abort(fd)
 			return
 		}
 	}
-	i, f := h.add(&k)
+	i, f := h.add(k)
 	if f == nil {
 		hostsock.Abort(fd)
 		return

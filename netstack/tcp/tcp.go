@@ -74,8 +74,10 @@ type Handler struct {
 	calls hostsock.Calls
 	table *flowtable.Table
 	flows slab
-	wheel *timerwheel.Wheel
-	seed  maphash.Seed
+	// maxFlows and maxConnecting hold without others: see Share.
+	maxFlows, maxConnecting int
+	wheel                   *timerwheel.Wheel
+	seed                    maphash.Seed
 
 	listeners   []Listener
 	acceptAtMs  int64 // when to accept again by the clock; 0: not
@@ -125,6 +127,7 @@ func New(cfg Config) *Handler {
 		cfg.MaxSendBufferBytes = defaultMaxSendBuffer
 	}
 	h := &Handler{
+		maxFlows: cfg.MaxFlows, maxConnecting: cfg.MaxConnecting,
 		windowShift: windowShift(cfg.MaxSendBufferBytes),
 		cfg:         cfg,
 		seed:        maphash.MakeSeed(),
@@ -305,6 +308,9 @@ func (h *Handler) release(i uint32, f *flow) {
 	h.dropHeld(i, f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)
+	if o := h.cfg.Link.Others; o != nil {
+		o.Disown(f.key)
+	}
 	h.flows.put(i)
 }
 
@@ -318,6 +324,9 @@ func (h *Handler) add(k *flowtable.Key) (uint32, *flow) {
 	f.key = *k
 	f.seenAtMs = h.now()
 	h.table.Insert(k, i)
+	if o := h.cfg.Link.Others; o != nil {
+		o.Own(*k, false)
+	}
 	h.Counters.PeakFlows = max(h.Counters.PeakFlows, uint64(h.flows.live))
 	return i, f
 }

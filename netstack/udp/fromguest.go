@@ -17,7 +17,7 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 	}
 	i, ok := h.table.Lookup(&k)
 	if !ok {
-		if i, ok = h.open(&k, fr); !ok {
+		if i, ok = h.unknown(&k, fr); !ok {
 			return
 		}
 	}

@@ -32,13 +32,17 @@ type listener struct {
 
 // Listen takes over a listening socket: the handler closes it in Close.
 func (h *Handler) Listen(l Listener) error {
-	j := len(h.listeners)
-	if err := h.cfg.Poller.Add(l.FD, link.Token(h.cfg.ListenHandler, 0, uint32(j)), poller.Readable); err != nil {
+	if err := h.cfg.Poller.Add(l.FD, link.Token(h.cfg.ListenHandler, 0, uint32(len(h.listeners))), poller.Readable); err != nil {
 		return err
 	}
+	h.know(l)
+	return nil
+}
+
+func (h *Handler) know(l Listener) {
+	j := len(h.listeners)
 	h.listeners = append(h.listeners, listener{Listener: l})
 	h.byPort[l.Port] = append(h.byPort[l.Port], j)
-	return nil
 }
 
 // ListenEvent handles readiness of a listener.
@@ -144,7 +148,11 @@ func (h *Handler) inbound(j int, l *listener, a *hostsock.Arrival, v6 bool) (uin
 	i, found := h.table.Lookup(&k)
 	if !found {
 		var f *flow
+		if o := h.cfg.Link.Others; o != nil && o.Elsewhere(k, nil) {
+			return 0, nil // as below; what comes next finds the flow here
+		}
 		i, f = h.add(&k)
+		h.bind(&k)
 		h.Counters.Inbound++
 		f.host, f.from, f.via = a.Peer, a.Local, int32(j)
 		if h.cfg.Link.GuestMAC == header.Broadcast {

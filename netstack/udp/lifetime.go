@@ -16,6 +16,9 @@ func (h *Handler) add(k *flowtable.Key) (uint32, *flow) {
 	f.key = *k
 	f.usedMs = h.cfg.Link.NowMs
 	h.table.Insert(k, i)
+	if o := h.cfg.Link.Others; o != nil {
+		o.Own(*k, false)
+	}
 	h.oneShot.push(&h.flows, i)
 	h.wheel.Set(i, f.deadlineMs())
 	h.Counters.Opened++
@@ -26,15 +29,23 @@ func (h *Handler) add(k *flowtable.Key) (uint32, *flow) {
 // release ends flow i.
 func (h *Handler) release(i uint32) {
 	f := h.flows.at(i)
+	if f.fd >= 0 {
+		hostsock.Close(int(f.fd))
+	}
+	if o := h.cfg.Link.Others; o != nil {
+		o.Disown(f.key)
+	}
+	h.takeOut(i, f)
+}
+
+// takeOut frees flow i, but not what belongs to it.
+func (h *Handler) takeOut(i uint32, f *flow) {
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)
 	if f.has(isLasting) {
 		h.lasting.remove(&h.flows, i)
 	} else {
 		h.oneShot.remove(&h.flows, i)
-	}
-	if f.fd >= 0 {
-		hostsock.Close(int(f.fd))
 	}
 	if f.has(onParked) {
 		// Another flow may get its place, and park as well.

@@ -24,6 +24,7 @@ func (h *Handler) open(k *flowtable.Key, fr *link.Frame) (uint32, bool) {
 	e := hostsock.Endpoint{Addr: host, Port: p.DstPort}
 	if via := h.listenerFrom(k, &host); via >= 0 && host == k.Remote {
 		i, f := h.add(k)
+		h.bind(k)
 		f.host, f.via = e, int32(via)
 		return i, true
 	}

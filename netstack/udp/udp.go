@@ -125,6 +125,8 @@ type Handler struct {
 	oneShot, lasting ageList
 
 	listeners []listener
+	borrowed  bool             // the listeners are another handler's: see Borrow
+	maxFlows  int              // without others: see Share
 	byPort    map[uint16][]int // listeners that lead to a port of the guest
 
 	gather       []iov.Vec
@@ -146,7 +148,7 @@ func New(cfg Config) *Handler {
 		cfg.MaxFlows = min(max(hostsock.DescriptorLimit()/4, 16), defaultMaxFlows)
 	}
 	h := &Handler{
-		cfg:    cfg,
+		cfg: cfg, maxFlows: cfg.MaxFlows,
 		out:    datagram.NewWriter(cfg.Link, cfg.Queue),
 		wheel:  timerwheel.New(cfg.Link.NowMs),
 		byPort: map[uint16][]int{},
@@ -257,7 +259,9 @@ func (h *Handler) Close() {
 		h.release(h.oldest())
 	}
 	for j := range h.listeners {
-		hostsock.Close(h.listeners[j].FD)
+		if !h.borrowed {
+			hostsock.Close(h.listeners[j].FD)
+		}
 	}
 	h.listeners = nil
 	clear(h.byPort)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The first process of the QEMU guest: loads the network driver, runs /script and powers off.
 /bin/busybox --install -s /bin
-export PATH=/bin:/usr/bin HOME=/ PS1='vm# '
+export PATH=/bin:/usr/bin:/usr/sbin HOME=/ PS1='vm# '
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev

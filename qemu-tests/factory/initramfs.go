@@ -20,7 +20,7 @@ var initScript string
 var libScript string
 
 // initramfsPrograms are put into the QEMU guest beside busybox, with the libraries they need.
-var initramfsPrograms = []string{"/usr/bin/iperf3", "/usr/bin/netperf", "/usr/bin/netserver"}
+var initramfsPrograms = []string{"/usr/bin/iperf3", "/usr/bin/netperf", "/usr/bin/netserver", "/usr/sbin/ethtool"}
 
 // threadCancel is what the C library loads when a thread is cancelled, as iperf3 does with its streams; without it, it aborts.
 const threadCancel = "/usr/lib/x86_64-linux-gnu/libgcc_s.so.1"
@@ -77,7 +77,7 @@ func MakeKernel(ctx context.Context, tree *Tree, agent, dir string) (*Kernel, er
 // the archive, so folders come first.
 func layout() []cpio.Record {
 	var records []cpio.Record
-	for _, d := range []string{"bin", "dev", "etc", "lib64", "modules", "proc", "run", "sys", "tmp", "usr", "usr/bin", "usr/lib", "usr/lib/x86_64-linux-gnu"} {
+	for _, d := range []string{"bin", "dev", "etc", "lib64", "modules", "proc", "run", "sys", "tmp", "usr", "usr/bin", "usr/sbin", "usr/lib", "usr/lib/x86_64-linux-gnu"} {
 		records = append(records, cpio.Directory(d, 0o755))
 	}
 	return append(records,

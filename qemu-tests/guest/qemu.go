@@ -25,6 +25,8 @@ type QEMUConfig struct {
 	Accel string
 	// MemoryMB is the guest's memory; 0 means 512.
 	MemoryMB int
+	// CPUs is how many processors the guest has; 0 means 1.
+	CPUs int
 	// Device and Netdev are more options of the virtio-net device and of the vhost-user netdev, each with its comma in front.
 	Device, Netdev string
 	// Other, if not empty, are the options of a netdev of another kind, with the id n0, in the place of vhost-user.
@@ -88,6 +90,7 @@ func QEMUArgs(c QEMUConfig, image, initramfs string) []string {
 	args := []string{
 		"qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-serial", serial,
 		"-machine", "q35,accel=" + accel + ",memory-backend=mem", "-cpu", cpu, "-m", fmt.Sprint(memory),
+		"-smp", fmt.Sprint(max(c.CPUs, 1)),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", memory),
 	}
 	boot := ",bootindex=1"

@@ -46,6 +46,8 @@ type Guest struct {
 	serial  uint32 // connections begun
 	clock   clock
 
+	pair         int  // which queue pair it has
+	shared       bool // memory and frontend are the first pair's
 	started      bool
 	gatewayKnown bool
 	wscale       uint8
@@ -66,13 +68,17 @@ func Dial(path string, cfg Config) (*Guest, error) {
 // the guest owns from now on.
 func New(fe *vutest.Frontend, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, fe: fe, listens: map[uint16]bool{}, ports: firstPort - 1}
-	if err := g.start(); err != nil {
+	if err := g.start(1); err != nil {
+		return nil, fmt.Errorf("synth: %w", errors.Join(err, g.Close()))
+	}
+	if err := g.findGateway(); err != nil {
 		return nil, fmt.Errorf("synth: %w", errors.Join(err, g.Close()))
 	}
 	return g, nil
 }
 
-func (g *Guest) start() (err error) {
+// start begins a guest with some queue pairs, of which g has the first.
+func (g *Guest) start(pairs int) (err error) {
 	if err := g.cfg.fill(); err != nil {
 		return err
 	}
@@ -88,31 +94,33 @@ func (g *Guest) start() (err error) {
 		return fmt.Errorf("the backend offers %#x, which lacks VERSION_1 or MRG_RXBUF", g.fe.Offered)
 	}
 	g.Features = offer
-	if err := g.layOut(offer); err != nil {
+	if err := g.layOut(offer, pairs); err != nil {
 		return err
 	}
 	if g.Features, err = g.fe.Start(g.vm, offer); err != nil {
 		return err
 	}
 	g.started = true
+	return g.fill()
+}
+
+// fill gives the device of the pair its buffers.
+func (g *Guest) fill() error {
 	g.conns.init(g.cfg.Conns)
 	g.late = make(map[uint64]uint8)
 	g.frames.init(&g.cfg, g.Features)
-	if err := g.rx.fill(); err != nil {
-		return err
-	}
-	return g.findGateway()
+	return g.rx.fill()
 }
 
 // layOut makes guest memory, with rings, buffers and the payload in it.
-func (g *Guest) layOut(features uint64) (err error) {
+func (g *Guest) layOut(features uint64, pairs int) (err error) {
 	n := uint64(g.cfg.RingSize)
 	slot, _ := slotStride(&g.cfg, features)
-	size := n*uint64(g.cfg.RxBufBytes+slot+256) + 2*patternBytes + 1<<20
+	size := uint64(pairs)*(n*uint64(g.cfg.RxBufBytes+slot+256)+1<<20) + 2*patternBytes
 	if g.mem, err = vutest.NewMemory(vutest.Span{GuestAddr: 1 << 20, Size: (size + 0xfff) &^ 0xfff}); err != nil {
 		return err
 	}
-	g.vm, err = vutest.NewGuest(g.mem, 2, virtqtest.Config{
+	g.vm, err = vutest.NewGuest(g.mem, 2*pairs, virtqtest.Config{
 		Size: uint16(n), IndirectEntries: 2,
 		EventIdx: features&featureEventIdx != 0, Indirect: features&featureIndirectDesc != 0,
 	})
@@ -124,11 +132,19 @@ func (g *Guest) layOut(features uint64) (err error) {
 		return err
 	}
 	g.payload.init(addr, g.mem.Bytes(addr, 2*patternBytes))
-	return errors.Join(g.rx.init(g, g.vm.Queues[0]), g.tx.init(g, g.vm.Queues[1]))
+	return g.initRings()
+}
+
+func (g *Guest) initRings() error {
+	return errors.Join(g.rx.init(g, g.vm.Queues[2*g.pair]), g.tx.init(g, g.vm.Queues[2*g.pair+1]))
 }
 
 // Close ends the guest: the backend is told that the rings stop, and memory goes.
+// Of a guest of NewPairs, the first one ends all.
 func (g *Guest) Close() error {
+	if g.shared {
+		return nil
+	}
 	var errs []error
 	if g.started {
 		errs = append(errs, g.fe.Stop())

@@ -1,6 +1,7 @@
 package synth_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/synth"
+	"github.com/vhost-net-go/vhost-net-go/vhostuser/vutest"
 )
 
 // daemon is the backend, built for the tests.
@@ -52,6 +54,26 @@ const limit = 20 * time.Second
 // startGuest starts a backend, with additional arguments, and a guest on it.
 func startGuest(t *testing.T, cfg synth.Config, args ...string) *synth.Guest {
 	t.Helper()
+	cfg.Addr, cfg.Gateway = guestAddr, gateway
+	g, err := synth.New(startDaemon(t, cfg.Style, cfg.MTU, args...), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, g)
+	return g
+}
+
+func closeAtEnd(t *testing.T, g *synth.Guest) {
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Errorf("close the guest: %v", err)
+		}
+	})
+}
+
+// startDaemon starts a backend and connects to it.
+func startDaemon(t *testing.T, style vutest.Style, mtu int, args ...string) *vutest.Frontend {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	// A socket's path is short; that of the test's folder need not be.
@@ -61,10 +83,7 @@ func startGuest(t *testing.T, cfg synth.Config, args ...string) *synth.Guest {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	mtu := cfg.MTU
-	if mtu == 0 {
-		mtu = 1500
-	}
+	mtu = cmp.Or(mtu, 1500)
 	cmd := exec.CommandContext(ctx, daemon, append([]string{
 		"-q", "-s", socket, "-4", "-m", fmt.Sprint(mtu), "-a", guestAddr.String() + "/24", "-g", gateway.String(),
 		"--map-host-loopback", hostAddr.String(), "-D", "none",
@@ -77,16 +96,10 @@ func startGuest(t *testing.T, cfg synth.Config, args ...string) *synth.Guest {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	cfg.Addr, cfg.Gateway = guestAddr, gateway
 	for end := time.Now().Add(limit); ; {
-		g, err := synth.Dial(socket, cfg)
+		fe, err := vutest.Dial(socket, style)
 		if err == nil {
-			t.Cleanup(func() {
-				if err := g.Close(); err != nil {
-					t.Errorf("close the guest: %v", err)
-				}
-			})
-			return g
+			return fe
 		}
 		if !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(end) {
 			t.Fatal(err)

@@ -86,6 +86,7 @@ func addSocketFlags(fs *pflag.FlagSet, o *Options) {
 	onP(fs, &o.Client, "client", "", "connect to --socket, on which QEMU (server=on) or libvirt (mode='server') listens")
 	valueP(fs, "socket-mode", "", "`MODE` of the socket's permissions, octal (default 0600)", setMode(&o.SocketMode))
 	valueP(fs, "reconnect-ms", "", "`MS` at most between two attempts of --client (default 1000)", setInt(&o.ReconnectMs, 1, 3600000, "milliseconds"))
+	valueP(fs, "queues", "", "`N` queue pairs at most, for every frontend (default: 16 for QEMU, 1 for others)", setInt(&o.Queues, 1, MaxQueues, "queue pairs"))
 }
 
 func addForwardFlags(fs *pflag.FlagSet, o *Options, fwd *forwardState) {

@@ -35,6 +35,8 @@ const (
 	MaxSearch       = 6
 	// DefaultReconnectMs is the longest wait between two attempts of --client.
 	DefaultReconnectMs = 1000
+	// MaxQueues is the largest number of queue pairs.
+	MaxQueues = 16
 	// DefaultSocketMode lets only the own user connect.
 	DefaultSocketMode = os.FileMode(0o600)
 )
@@ -68,6 +70,8 @@ type Options struct {
 	ReconnectMs int
 	// SocketMode holds the permission bits of a socket that is listened on.
 	SocketMode os.FileMode
+	// Queues is the largest number of queue pairs, 0: not given.
+	Queues int
 	// OneOff ends the daemon when its frontend goes away.
 	OneOff bool
 

@@ -56,6 +56,7 @@ func TestParse(t *testing.T) {
 			o.Notes = []string{"--stderr has no effect: messages go to standard error in the foreground, whatever is asked for"}
 		}},
 		{"-1f", func(o *Options) { o.OneOff = true }},
+		{"--queues 4", func(o *Options) { o.Queues = 4 }},
 		{"--client -s /s --reconnect-ms 100", func(o *Options) { o.Client, o.SocketPath, o.ReconnectMs = true, "/s", 100 }},
 		{"--socket-mode 0660", func(o *Options) { o.SocketMode = 0o660 }},
 		{"-P /p -l /l --log-size 50000", func(o *Options) { o.PidFile, o.LogFile, o.LogBytes = "/p", "/l", 50000 }},
@@ -166,6 +167,7 @@ func TestParseRefuses(t *testing.T) {
 		{"--client", []string{"--client", "needs --socket"}},
 		{"--client -s /s --socket-mode 0600", []string{"--socket-mode", "--client"}},
 		{"--reconnect-ms 5", []string{"--reconnect-ms", "needs --client"}},
+		{"--queues 17", []string{"--queues", `"17"`, "1 to 16 (queue pairs)"}},
 		{"--reconnect-ms 0", []string{"--reconnect-ms", `"0"`, "1 to 3600000"}},
 		{"--socket-mode 999", []string{"--socket-mode", `"999"`, "octal"}},
 		{"--socket-mode 1777", []string{"--socket-mode", `"1777"`, "0777"}},
@@ -275,7 +277,7 @@ func TestUsageNamesEveryOption(t *testing.T) {
 	for _, name := range strings.Fields("socket fd one-off foreground print-capabilities vhost-user tcp-ports udp-ports " +
 		"address netmask gateway mtu mac-addr dns search ipv4-only ipv6-only debug trace quiet log-file log-size pid help " +
 		"version interface outbound hostname map-host-loopback no-map-gw dns-forward dns-host no-tcp no-udp no-icmp no-dhcp " +
-		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms config runas stats freebind outbound-if4 outbound-if6 map-guest-addr") {
+		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms queues config runas stats freebind outbound-if4 outbound-if6 map-guest-addr") {
 		if !strings.Contains(u, "--"+name) {
 			t.Errorf("--%s is missing", name)
 		}
