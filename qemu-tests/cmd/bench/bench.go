@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/harness"
@@ -16,6 +17,7 @@ type bench struct {
 	h       *harness.Harness
 	doc     *document
 	gvproxy program
+	labs    sync.Mutex // a harness makes one lab at a time
 }
 
 // candidate is who may serve the guest for a part of the table.
@@ -56,13 +58,15 @@ func (b *bench) part(ctx context.Context, guest string, mtu int, chosen []*test)
 			}
 		}
 	}()
+	var booting sync.WaitGroup
 	for _, name := range append([]string{ours}, b.o.peers...) {
 		c := &candidate{name: name, skip: b.cannotServe(name, guest, mtu)}
 		all = append(all, c)
 		if c.skip == "" {
-			b.restart(ctx, c, guest, mtu)
+			booting.Go(func() { b.restart(ctx, c, guest, mtu) })
 		}
 	}
+	booting.Wait()
 	for _, t := range chosen {
 		logf("%s, MTU %d: %s", guest, mtu, t.name)
 		b.measure(ctx, t, all, guest, mtu)

@@ -43,7 +43,10 @@ func (b *bench) newStand(ctx context.Context, name, guestName string, mtu int) (
 }
 
 func (s *stand) start(ctx context.Context) (err error) {
-	if s.lab, err = s.b.h.NewLab(ctx); err != nil {
+	s.b.labs.Lock()
+	s.lab, err = s.b.h.NewLab(ctx)
+	s.b.labs.Unlock()
+	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.lab.Close)

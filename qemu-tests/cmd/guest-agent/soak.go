@@ -61,7 +61,7 @@ func soak(hosts string, seconds, streams int64) (string, error) {
 	return t.String(), nil
 }
 
-// keepPinging sends echo requests, ten with one identifier. Few may be lost.
+// keepPinging sends echo requests, ten with one identifier, of which one may be lost.
 func keepPinging(ctx context.Context, t *traffic.Traffic, host string) {
 	family := "-4"
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
@@ -69,7 +69,7 @@ func keepPinging(ctx context.Context, t *traffic.Traffic, host string) {
 	}
 	for ctx.Err() == nil {
 		out, err := exec.Command("busybox", "ping", family, "-c", "10", "-i", "0.5", "-W", "5", host).CombinedOutput()
-		if err == nil && lossPercent(string(out)) > 20 {
+		if err == nil && lossPercent(string(out)) > 10 {
 			err = errors.New("too many were lost")
 		}
 		if err != nil {
