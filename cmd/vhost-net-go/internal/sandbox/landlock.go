@@ -41,10 +41,7 @@ func enterLandlock(cfg Config) error {
 	}
 	// What newer kernels can forbid besides: signals, abstract sockets,
 	// connecting to sockets in the file system. TCP and UDP are the daemon's job.
-	c, err := landlock.NewConfig(landlock.V9.HandledAccessFS, landlock.V9.Scoped)
-	if err != nil {
-		return err
-	}
+	c := landlock.Config{HandledAccessFS: landlock.V9.HandledAccessFS, Scoped: landlock.V9.Scoped}
 	if err := c.BestEffort().Restrict(rules...); err != nil {
 		return err
 	}
