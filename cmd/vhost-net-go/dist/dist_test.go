@@ -150,6 +150,20 @@ func TestAppArmor(t *testing.T) {
 	tooltest.Run(t, "", "apparmor_parser", "--skip-kernel-load", "--skip-cache", dest+"/etc/apparmor.d/vhost-net-go")
 }
 
+// TestMakefile looks at what make would run.
+func TestMakefile(t *testing.T) {
+	out := tooltest.Run(t, "", "make", "-n", "-C", "../../..", "install", "deb", "DESTDIR=/stage", "PREFIX=/opt/x", "VERSION=1.2")
+	for _, want := range []string{
+		"-o bin/vhost-net-go ./cmd/vhost-net-go", "./cmd/vhost-net-go/internal/manual/generate -version '1.2'",
+		"sh cmd/vhost-net-go/dist/install.sh bin/vhost-net-go bin/doc '/stage' '/opt/x'",
+		"sh cmd/vhost-net-go/dist/deb.sh bin/vhost-net-go bin/doc '1.2' bin",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %q in:\n%s", want, out)
+		}
+	}
+}
+
 func TestScriptsOfShell(t *testing.T) {
 	for _, script := range []string{"install.sh", "deb.sh", "debian/postinst", "debian/prerm", "debian/postrm"} {
 		tooltest.Run(t, "", "sh", "-n", script)

@@ -24,15 +24,17 @@ func (o *Options) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("--stats \"%d\": needs --foreground", o.StatsSeconds)
 	}
 	if fs.Changed("log-size") && o.LogFile == "" {
-		return errors.New("--log-size: needs --log-file, whose size it limits")
+		return fmt.Errorf("--log-size \"%d\": needs --log-file, whose size it limits", o.LogBytes)
 	}
 	for _, name := range []string{"pcap-snaplen", "pcap-size"} {
 		if fs.Changed(name) && o.PcapFile == "" {
 			return fmt.Errorf("--%s: needs --pcap, whose file it concerns", name)
 		}
 	}
-	if o.Addr4.IsValid() && o.Addr4 == o.Gateway4 || o.Addr6.IsValid() && o.Addr6 == o.Gateway6 {
-		return errors.New("-g, --gateway: the gateway cannot have the address that --address gives to the guest")
+	for _, g := range [][2]netip.Addr{{o.Addr4, o.Gateway4}, {o.Addr6, o.Gateway6}} {
+		if g[0].IsValid() && g[0] == g[1] {
+			return fmt.Errorf("-g, --gateway %q: the gateway cannot have the address that --address gives to the guest", g[1])
+		}
 	}
 	return nil
 }
@@ -44,13 +46,13 @@ func (o *Options) checkSocket(fs *pflag.FlagSet) error {
 	case o.FD >= 0 && o.Client:
 		return fmt.Errorf("-F, --fd %d: cannot be combined with --client: the descriptor is connected already", o.FD)
 	case o.FD >= 0 && fs.Changed("socket-mode"):
-		return fmt.Errorf("--socket-mode: cannot be combined with --fd %d: no socket is made", o.FD)
+		return fmt.Errorf("--socket-mode \"%#o\": cannot be combined with --fd %d: no socket is made", o.SocketMode, o.FD)
 	case o.Client && o.SocketPath == "":
 		return errors.New("--client: needs --socket, the path to connect to")
 	case o.Client && fs.Changed("socket-mode"):
-		return errors.New("--socket-mode: cannot be combined with --client: no socket is made")
+		return fmt.Errorf("--socket-mode \"%#o\": cannot be combined with --client: no socket is made", o.SocketMode)
 	case fs.Changed("reconnect-ms") && !o.Client:
-		return errors.New("--reconnect-ms: needs --client; a listening socket has nothing to reconnect")
+		return fmt.Errorf("--reconnect-ms \"%d\": needs --client; a listening socket has nothing to reconnect", o.ReconnectMs)
 	}
 	return nil
 }
@@ -60,7 +62,7 @@ func (o *Options) checkAddresses(fs *pflag.FlagSet) error {
 		return errors.New("-6, --ipv6-only: cannot be combined with --ipv4-only")
 	}
 	if o.addrLen4 != 0 && fs.Changed("netmask") {
-		return fmt.Errorf("-n, --netmask: --address %s/%d has a prefix length already", o.Addr4, o.addrLen4)
+		return fmt.Errorf("-n, --netmask \"%d\": --address %s/%d has a prefix length already", o.PrefixLen4, o.Addr4, o.addrLen4)
 	}
 	if o.MTUSet && o.MTU > 0 && o.MTU < MinMTU6 && !o.IPv4Only {
 		return fmt.Errorf("-m, --mtu %q: IPv6 needs at least %d (RFC 8200 section 5); smaller ones need --ipv4-only", fmt.Sprint(o.MTU), MinMTU6)
@@ -69,14 +71,14 @@ func (o *Options) checkAddresses(fs *pflag.FlagSet) error {
 		return fmt.Errorf("-g, --gateway %q: an IPv6 gateway must be link-local, as in fe80::1 (RFC 4861 section 4.2)", o.Gateway6)
 	}
 	if (o.DNSHost4.IsValid() || o.DNSHost6.IsValid()) && !o.DNSForward4.IsValid() && !o.DNSForward6.IsValid() && o.NoDNS {
-		return errors.New("--dns-host: with --dns none it needs --dns-forward")
+		return fmt.Errorf("--dns-host %q: with --dns none it needs --dns-forward", firstValid(o.DNSHost4, o.DNSHost6))
 	}
 	if err := o.checkFamily(); err != nil {
 		return err
 	}
 	switch {
 	case o.IPv6Only && o.PrefixLen4 != 0:
-		return errors.New("-n, --netmask: cannot be combined with --ipv6-only")
+		return fmt.Errorf("-n, --netmask \"%d\": cannot be combined with --ipv6-only", o.PrefixLen4)
 	case o.IPv6Only && o.OutboundIf4 != "":
 		return fmt.Errorf("--outbound-if4 %q: cannot be combined with --ipv6-only", o.OutboundIf4)
 	case o.IPv4Only && o.OutboundIf6 != "":
@@ -87,6 +89,13 @@ func (o *Options) checkAddresses(fs *pflag.FlagSet) error {
 		return mappedTwice(o.MapGuest6)
 	}
 	return nil
+}
+
+func firstValid(a, b netip.Addr) netip.Addr {
+	if a.IsValid() {
+		return a
+	}
+	return b
 }
 
 func mappedTwice(a netip.Addr) error {
