@@ -27,7 +27,7 @@ const (
 const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc | featureRingPacked | featureInOrder |
 	header.FeatureMrgRxBuf |
 	header.FeatureCsum | header.FeatureGuestCsum |
-	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN |
+	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN | header.FeatureHostUSO |
 	header.FeatureGuestTSO4 | header.FeatureGuestTSO6 | header.FeatureGuestECN
 
 // featureMQ is VIRTIO_NET_F_MQ (virtio 1.2, section 5.1.3). A driver that is

@@ -10,6 +10,17 @@ import (
 // link-local one without a link.
 const EINVAL = unix.EINVAL
 
+// EIO and EOPNOTSUPP are what the kernel says to a train of datagrams on a path that takes single
+// ones only, such as IPsec.
+const (
+	EIO        = unix.EIO
+	EOPNOTSUPP = unix.EOPNOTSUPP
+)
+
+// MaxTrain is how many datagrams one SendTrain takes (UDP_MAX_SEGMENTS of the
+// kernel's net/udp.h, before 6.9).
+const MaxTrain = 64
+
 // Fragmentation says what the kernel does with a datagram that is larger than
 // the path takes (IP_MTU_DISCOVER, ip(7)).
 type Fragmentation int32

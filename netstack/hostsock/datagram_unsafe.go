@@ -56,6 +56,22 @@ func (c *DatagramCalls) Send(fd int, vs []iov.Vec) (int, Errno) {
 // where that is not zero, and with ttl as its TTL or hop limit. v6 is the
 // family of the socket.
 func (c *DatagramCalls) SendTo(fd int, vs []iov.Vec, to Endpoint, v6 bool, from *header.Addr, ttl uint8) (int, Errno) {
+	return c.SendTrainTo(fd, vs, 0, to, v6, from, ttl)
+}
+
+// SendTrain sends vs on a connected UDP socket as datagrams of segBytes each, of
+// which the last may be shorter: at most MaxTrain of them, and 65507 bytes in all
+// (UDP_SEGMENT, udp(7)). EINVAL says among other things that segBytes exceed what
+// the path takes; nothing was sent then.
+func (c *DatagramCalls) SendTrain(fd int, vs []iov.Vec, segBytes uint16) (int, Errno) {
+	c.begin(vs)
+	c.setControl(c.control.putSegment(0, segBytes))
+	return c.call(unix.SYS_SENDMSG, fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+}
+
+// SendTrainTo is SendTrain to an endpoint, with the choices of SendTo; with segBytes
+// 0 it is SendTo.
+func (c *DatagramCalls) SendTrainTo(fd int, vs []iov.Vec, segBytes uint16, to Endpoint, v6 bool, from *header.Addr, ttl uint8) (int, Errno) {
 	c.begin(vs)
 	c.msg.Name = (*byte)(unsafe.Pointer(&c.name))
 	c.msg.Namelen = uint32(c.name.put(to, v6))
@@ -64,8 +80,10 @@ func (c *DatagramCalls) SendTo(fd int, vs []iov.Vec, to Endpoint, v6 bool, from 
 		n = c.control.putSource(from, to.Scope, v6)
 	}
 	n = c.control.putTTL(n, ttl, v6 && !to.Addr.Is4())
-	c.msg.Control = (*byte)(unsafe.Pointer(&c.control))
-	c.msg.SetControllen(n)
+	if segBytes != 0 {
+		n = c.control.putSegment(n, segBytes)
+	}
+	c.setControl(n)
 	return c.call(unix.SYS_SENDMSG, fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
@@ -115,6 +133,12 @@ func (c *DatagramCalls) RecvError(fd int, buf []byte, e *QueuedError) (int, Errn
 		e.To = c.name.get()
 	}
 	return n, 0
+}
+
+// setControl sends n bytes of control messages along.
+func (c *DatagramCalls) setControl(n int) {
+	c.msg.Control = (*byte)(unsafe.Pointer(&c.control))
+	c.msg.SetControllen(n)
 }
 
 // begin points the message header at vs and nothing else.
@@ -186,6 +210,13 @@ func (b *controlBuffer) putTTL(at int, ttl uint8, v6 bool) int {
 	data, n := b.put(at, level, typ, 4)
 	data[0] = ttl
 	return n
+}
+
+// putSegment asks for datagrams of n bytes.
+func (b *controlBuffer) putSegment(at int, n uint16) int {
+	data, next := b.put(at, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
+	binary.LittleEndian.PutUint16(data, n)
+	return next
 }
 
 // next takes the message at offset at apart.

@@ -6,6 +6,7 @@ import "github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 // rings were taken away: every flow and listener is put in line again, since the
 // poller does not tell twice of what waits in a socket.
 func (h *Handler) Fault() {
+	h.train.segs = 0 // its memory is gone
 	h.ready, h.running, h.parked = h.ready[:0], h.running[:0], h.parked[:0]
 	for c := range h.flows.chunks {
 		for j := range h.flows.chunks[c] {

@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"math"
+
 	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
@@ -32,6 +34,7 @@ type flow struct {
 	// How many datagrams went each way; they stay at their maximum.
 	fromGuest, fromHost uint8
 
+	single     uint16 // datagrams of this size and up do not go as trains
 	expect     uint16 // bytes that the next datagram is likely to have
 	next, prev uint32 // in an ageList
 	usedMs     int64
@@ -115,7 +118,7 @@ func (s *slab) get() (uint32, *flow) {
 	s.unused = s.unused[:len(s.unused)-1]
 	s.live++
 	f := s.at(i)
-	*f = flow{gen: f.gen + 1, fd: -1, via: -1, flag: inUse}
+	*f = flow{gen: f.gen + 1, fd: -1, via: -1, flag: inUse, single: math.MaxUint16}
 	return i, f
 }
 

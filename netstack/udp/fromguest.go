@@ -8,7 +8,9 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
 
-// FromGuest sends a datagram of the guest to the host's side.
+// FromGuest takes a datagram of the guest, or a train of them that the guest wants
+// cut (VIRTIO_NET_HDR_GSO_UDP_L4), to the host's side. It is sent at the latest with
+// EndBatch.
 func (h *Handler) FromGuest(fr *link.Frame) {
 	p := &fr.Packet
 	k := flowtable.Key{
@@ -21,21 +23,27 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 			return
 		}
 	}
-	f := h.flows.at(i)
-	n := 0
-	h.gather, n = fr.AppendPayload(h.gather[:0])
-	errno := h.send(f, p, h.gather)
-	h.memoryGone(errno)
-	switch errno {
-	case 0:
-		h.Counters.FromGuest++
-		h.Counters.BytesFromGuest += uint64(n)
-	case hostsock.EAGAIN, hostsock.ENOBUFS:
-		h.Counters.SendFull++
-	default:
-		h.Counters.SendFailed++
+	n := p.End - p.Payload
+	segBytes := n
+	if fr.Vnet.GSOType == header.GSOUDPL4 {
+		segBytes = min(n, int(fr.Vnet.GSOSize))
 	}
+	h.board(i, fr, n, segBytes)
+	f := h.flows.at(i)
 	h.used(i, f, &f.fromGuest)
+}
+
+// manner is how a datagram is to travel.
+type manner struct {
+	ttl, frag uint8
+}
+
+func mannerOf(p *header.Packet) manner {
+	m := manner{ttl: max(p.TTL, 1), frag: fragAllow}
+	if p.DF || p.V6 && !p.Reassembled {
+		m.frag = fragForbid
+	}
+	return m
 }
 
 // maxSendTries is how often a datagram is tried whose socket has errors of
@@ -43,15 +51,33 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 const maxSendTries = 4
 
 // send sends one datagram, after those errors were taken care of that have
-// nothing to do with it.
-func (h *Handler) send(f *flow, p *header.Packet, vs []iov.Vec) (errno hostsock.Errno) {
+// nothing to do with it, and counts it.
+func (h *Handler) send(f *flow, ttl uint8, vs []iov.Vec, n int) {
+	errno := h.trySend(f, ttl, vs)
+	h.memoryGone(errno)
+	h.sent(errno, 1, n)
+}
+
+// sent counts datagrams, of n bytes in all, by what became of them.
+func (h *Handler) sent(errno hostsock.Errno, datagrams uint64, n int) {
+	switch errno {
+	case 0:
+		h.Counters.FromGuest += datagrams
+		h.Counters.BytesFromGuest += uint64(n)
+	case hostsock.EAGAIN, hostsock.ENOBUFS:
+		h.Counters.SendFull += datagrams
+	default:
+		h.Counters.SendFailed += datagrams
+	}
+}
+
+func (h *Handler) trySend(f *flow, ttl uint8, vs []iov.Vec) (errno hostsock.Errno) {
 	fd := h.socket(f)
-	h.prepare(f, p)
 	for range maxSendTries {
 		if f.fd >= 0 {
 			_, errno = h.calls.Send(fd, vs)
 		} else {
-			_, errno = h.calls.SendTo(fd, vs, f.host, h.listeners[f.via].V6, &f.from, p.TTL)
+			_, errno = h.calls.SendTo(fd, vs, f.host, h.listeners[f.via].V6, &f.from, ttl)
 		}
 		switch errno {
 		case 0, hostsock.EAGAIN, hostsock.ENOBUFS, hostsock.EPERM, hostsock.EACCES, hostsock.EFAULT, hostsock.EINVAL:
@@ -77,30 +103,26 @@ func (h *Handler) socket(f *flow) int {
 }
 
 // prepare gives the flow's own socket the TTL and the fragmentation that the
-// guest chose for this datagram, if they differ from the last one's.
-func (h *Handler) prepare(f *flow, p *header.Packet) {
+// guest chose, if they differ from the last ones.
+func (h *Handler) prepare(f *flow, m manner) {
 	if f.fd < 0 {
 		return
 	}
 	fd, v6 := int(f.fd), !f.host.Addr.Is4()
-	if ttl := max(p.TTL, 1); ttl != f.ttl {
+	if m.ttl != f.ttl {
 		if f.has(multicast) {
-			hostsock.SetMulticast(fd, v6, ttl)
+			hostsock.SetMulticast(fd, v6, m.ttl)
 		} else {
-			hostsock.SetTTL(fd, v6, ttl)
+			hostsock.SetTTL(fd, v6, m.ttl)
 		}
-		f.ttl = ttl
+		f.ttl = m.ttl
 	}
-	want := uint8(fragAllow)
-	if p.DF || p.V6 && !p.Reassembled {
-		want = fragForbid
-	}
-	if want != f.frag {
+	if m.frag != f.frag {
 		mode := hostsock.Allow
-		if want == fragForbid {
+		if m.frag == fragForbid {
 			mode = hostsock.Forbid
 		}
 		hostsock.SetFragmentation(fd, v6, mode)
-		f.frag = want
+		f.frag = m.frag
 	}
 }

@@ -28,6 +28,9 @@ func (h *Handler) add(k *flowtable.Key) (uint32, *flow) {
 
 // release ends flow i.
 func (h *Handler) release(i uint32) {
+	if h.train.segs > 0 && h.train.flow == i {
+		h.depart()
+	}
 	f := h.flows.at(i)
 	if f.fd >= 0 {
 		hostsock.Close(int(f.fd))

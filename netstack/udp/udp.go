@@ -36,6 +36,15 @@
 // their type, code, sender and MTU, quoting the packet as the guest had sent it.
 // The guest's TTL is the socket's, so that traceroute works through it.
 //
+// # Trains
+//
+// Datagrams of one flow and size that lie on the guest's ring together go to the
+// host's kernel in one call, which cuts them again (UDP_SEGMENT); so do those that
+// the guest hands over as one frame (VIRTIO_NET_F_HOST_USO). Nothing waits for
+// more to come. What the kernel does not take as a train, because the path's MTU
+// is smaller or an error of an earlier datagram waits, goes one by one, so that
+// errors are about the right one.
+//
 // # Full and empty
 //
 // A datagram for a full socket is dropped, as a router would. Without buffers of
@@ -91,6 +100,7 @@ const (
 type Counters struct {
 	FromGuest      uint64 // datagrams handed to the host
 	BytesFromGuest uint64 // of their payload
+	Trains         uint64 // calls that took several of them
 	Opened         uint64 // flows
 	Inbound        uint64 // of these, begun by the host's side
 	Recycled       uint64 // flows ended early to make room
@@ -129,6 +139,7 @@ type Handler struct {
 	maxFlows  int              // without others: see Share
 	byPort    map[uint16][]int // listeners that lead to a port of the guest
 
+	train        train
 	gather       []iov.Vec
 	ready        []uint32 // flows that may have datagrams for the guest
 	running      []uint32 // the list of ready flows being gone through
@@ -152,7 +163,8 @@ func New(cfg Config) *Handler {
 		out:    datagram.NewWriter(cfg.Link, cfg.Queue),
 		wheel:  timerwheel.New(cfg.Link.NowMs),
 		byPort: map[uint16][]int{},
-		gather: make([]iov.Vec, 0, 64),
+		train:  train{vecs: make([]iov.Vec, 0, hostsock.MaxVecs)},
+		gather: make([]iov.Vec, 0, hostsock.MaxVecs),
 		ready:  make([]uint32, 0, 256), running: make([]uint32, 0, 256), parked: make([]uint32, 0, 256),
 	}
 	h.table = flowtable.New(h)
@@ -173,8 +185,8 @@ func (h *Handler) Stats() Counters {
 	return c
 }
 
-// EndBatch has nothing to do: every datagram is sent when it comes.
-func (h *Handler) EndBatch() {}
+// EndBatch sends the datagrams of the guest that wait for more to come.
+func (h *Handler) EndBatch() { h.depart() }
 
 // Event handles readiness of a flow's socket.
 func (h *Handler) Event(token uint64, ready poller.Readiness) {
@@ -255,6 +267,7 @@ func (h *Handler) Advance() {
 
 // Close closes all sockets.
 func (h *Handler) Close() {
+	h.train.segs = 0
 	for h.flows.live > 0 {
 		h.release(h.oldest())
 	}

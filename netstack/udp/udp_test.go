@@ -328,6 +328,7 @@ func TestAllocatesNothing(t *testing.T) {
 	x.guest.Frames = make([]ringtest.Frame, 0, 4096)
 	fr := x.frame(header.IP{Src: guest4, Dst: loop4, Proto: header.ProtoUDP, TTL: 64}, port, peer.port, pattern(100))
 	x.h.FromGuest(fr)
+	x.h.EndBatch()
 	_, from := peer.read()
 	i, ok := x.h.table.Lookup(&flowKey{Local: guest4, Remote: loop4, LocalPort: port, RemotePort: peer.port, Proto: header.ProtoUDP})
 	if !ok {
@@ -339,6 +340,10 @@ func TestAllocatesNothing(t *testing.T) {
 	f := x.h.flows.at(i)
 	if n := testing.AllocsPerRun(100, func() {
 		x.h.FromGuest(fr)
+		x.h.EndBatch()
+		x.h.FromGuest(fr)
+		x.h.FromGuest(fr)
+		x.h.EndBatch()
 		vs, _ := x.h.out.Open(false, 0)
 		if n, errno := x.h.calls.Recv(int(f.fd), vs); errno == 0 {
 			x.h.deliver(i, f, n)

@@ -204,6 +204,17 @@ func newHost(t testing.TB, v6 bool) *host {
 	return &host{t: t, UDPConn: c, port: uint16(c.LocalAddr().(*net.UDPAddr).Port)}
 }
 
+// hostAt is newHost with a port.
+func hostAt(t testing.TB, port uint16) *host {
+	t.Helper()
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &host{t: t, UDPConn: c, port: port}
+}
+
 // read waits for a datagram.
 func (s *host) read() ([]byte, netip.AddrPort) {
 	s.t.Helper()
