@@ -8,6 +8,10 @@
 // largest datagram there is, so that one system call suffices whatever comes.
 // What turns out larger than reserved is copied once more.
 //
+// [Writer.OpenMany] does the same for several datagrams that one system call
+// receives. A train of datagrams (UDP_GRO) becomes one frame if the guest cuts it
+// (VIRTIO_NET_F_GUEST_USO4 and 6), else a frame for each.
+//
 // A datagram for which the guest has no buffers any more is held until it has;
 // meanwhile Open refuses and the others stay in their sockets. Its fragments go
 // out as buffers come back, since a ring may be too small for all of them. When
@@ -33,6 +37,10 @@ const (
 	holdMs = 1000
 	// ttl of datagrams towards the guest.
 	ttl = 64
+	// maxTrain bounds the payload of a frame that holds a train.
+	maxTrain = 65535 - header.IPv6Len - l4Bytes
+	// MaxMany is how many messages OpenMany makes room for.
+	MaxMany = 16
 	// firstRoom is what Open reserves at least: a datagram of the usual MTU.
 	firstRoom = 1472
 )
@@ -51,7 +59,8 @@ type Counters struct {
 	Datagrams  uint64 // written to the queue
 	Bytes      uint64 // of their payload
 	Fragmented uint64 // of these, written as fragments
-	Copied     uint64 // of these, copied because the reservation was too small
+	Trains     uint64 // frames that held several of these
+	Copied     uint64 // messages copied because the reservation was too small
 	Held       uint64 // had to wait for buffers
 	Dropped    uint64 // waited too long, or cannot fit the driver's buffers
 }
@@ -62,18 +71,35 @@ type Writer struct {
 	queue *framequeue.Queue
 	vecs  []iov.Vec
 	sum   []iov.Vec // scratch
-	room  int       // payload bytes reserved by Open
-	// whole is private memory for one datagram: transport header, payload. It
-	// is made when it is needed first.
-	whole  []byte
-	off    int // how much of it has gone as fragments
+	slots [MaxMany]slot
+	// What was received and is still to be written, next of jobs first, to p. off
+	// is how much of the first datagram of these has gone as fragments.
+	jobs   [MaxMany]job
+	next   int
+	njobs  int
+	off    int
+	p      Packet
 	id     uint32
 	held   bool
 	heldMs int64
-	heldN  int
-	heldP  Packet
 
 	Counters Counters
+}
+
+// slot is where one message is received: buffers of the guest, then private memory.
+type slot struct {
+	room int // payload bytes reserved in buffers of the guest
+	vec  int // the first vector of it in Writer.vecs
+	// whole is private memory for what one message can be at most: transport
+	// header, payload. It is made when it is needed first.
+	whole []byte
+}
+
+// job is a message in private memory.
+type job struct {
+	whole           []byte
+	bytes, segBytes int // of payload, and of each datagram in it but the last
+	pos             int // where the first datagram begins that is not written
 }
 
 // NewWriter returns a Writer to q.
@@ -91,49 +117,88 @@ func ipLen(v6 bool) int {
 // Open reserves room for a datagram of about expectBytes, to be received into
 // the vectors it returns, which hold any datagram. It returns false if the
 // guest has no buffers: the datagram is to stay in its socket until Refilled.
-// Each true is followed by Finish or Cancel.
+// Each true is followed by Finish, FinishTrain or Cancel.
 func (w *Writer) Open(v6 bool, expectBytes int) ([]iov.Vec, bool) {
 	if w.held {
 		return nil, false
 	}
-	want := min(max(expectBytes, firstRoom), w.unfragmented(v6))
-	room := w.queue.Begin(header.EthLen+ipLen(v6)+l4Bytes, want)
-	if room == 0 {
+	w.reset()
+	most := w.unfragmented(v6)
+	if w.segments(v6) {
+		most = maxTrain
+	}
+	if !w.reserve(0, v6, min(max(expectBytes, firstRoom), most), 1) {
 		return nil, false
 	}
-	w.room = room
-	w.vecs = append(w.vecs[:0], w.queue.Payload()...)
-	w.vecs = append(w.vecs, iov.Of(w.private()[l4Bytes+room:]))
 	return w.vecs, true
 }
 
-// private returns the memory for a whole datagram.
-func (w *Writer) private() []byte {
-	if w.whole == nil {
-		w.whole = make([]byte, l4Bytes+maxPayload)
+// reset forgets what is kept; a fault in guest memory may have left some.
+func (w *Writer) reset() { w.vecs, w.next, w.njobs, w.off = w.vecs[:0], 0, 0, 0 }
+
+// reserve begins a frame for slot i.
+func (w *Writer) reserve(i int, v6 bool, wantBytes, leastBytes int) bool {
+	before := len(w.queue.Payload())
+	room := w.queue.Begin(header.EthLen+ipLen(v6)+l4Bytes, wantBytes)
+	if room < leastBytes {
+		return false
 	}
-	return w.whole
+	s := &w.slots[i]
+	s.room, s.vec = room, len(w.vecs)
+	w.vecs = append(w.vecs, w.queue.Payload()[before:]...)
+	w.vecs = append(w.vecs, iov.Of(s.private()[l4Bytes+room:]))
+	return true
 }
 
-// Cancel ends what Open began: nothing was received.
+// private returns the memory for a whole message.
+func (s *slot) private() []byte {
+	if s.whole == nil {
+		s.whole = make([]byte, l4Bytes+maxPayload)
+	}
+	return s.whole
+}
+
+// Cancel ends what Open or OpenMany began: nothing was received.
 func (w *Writer) Cancel() { w.queue.Cancel() }
 
 // Finish makes the datagram whose payloadBytes were received since Open into
 // one or more frames.
-func (w *Writer) Finish(p *Packet, payloadBytes int) {
-	if payloadBytes <= w.room {
+func (w *Writer) Finish(p *Packet, payloadBytes int) { w.FinishTrain(p, payloadBytes, payloadBytes) }
+
+// FinishTrain is Finish for a train of datagrams of segBytes each, but for the last,
+// which may be shorter (UDP_GRO, udp(7)).
+func (w *Writer) FinishTrain(p *Packet, payloadBytes, segBytes int) {
+	s := &w.slots[0]
+	if w.direct(p, s, payloadBytes, segBytes) {
 		var hdr [maxHeaders]byte
-		v, n := w.putHeaders(hdr[:], p, payloadBytes, w.vecs[:len(w.vecs)-1])
+		v, n := w.putHeaders(hdr[:], p, payloadBytes, segBytes, w.vecs[:len(w.vecs)-1])
 		w.queue.End(payloadBytes, v, hdr[:n])
 		w.queue.Cancel()
-		w.count(payloadBytes)
+		w.count(payloadBytes, segBytes)
 		return
 	}
-	// The beginning goes to where it would be had it all been received there.
-	iov.CopyOut(w.whole[l4Bytes:l4Bytes+w.room], w.vecs, 0)
+	w.keep(s, w.vecs, payloadBytes, segBytes)
 	w.queue.Cancel()
+	w.writeOrHold(p)
+}
+
+// direct reports whether what was received in s is the payload of one frame.
+func (w *Writer) direct(p *Packet, s *slot, payloadBytes, segBytes int) bool {
+	if payloadBytes > s.room {
+		return false
+	}
+	most := w.unfragmented(!p.Dst.Is4())
+	return payloadBytes <= segBytes && payloadBytes <= most ||
+		payloadBytes > segBytes && segBytes <= most && w.segments(!p.Dst.Is4())
+}
+
+// keep moves a message out of the guest's buffers, to be written from private
+// memory: its beginning goes to where it would be had it all been received there.
+func (w *Writer) keep(s *slot, vs []iov.Vec, payloadBytes, segBytes int) {
+	iov.CopyOut(s.private()[l4Bytes:l4Bytes+min(s.room, payloadBytes)], vs, 0)
+	w.jobs[w.njobs] = job{whole: s.whole, bytes: payloadBytes, segBytes: segBytes}
+	w.njobs++
 	w.Counters.Copied++
-	w.writeOrHold(p, payloadBytes)
 }
 
 // Send makes a datagram whose payload is the first n bytes of vs, at most
@@ -142,9 +207,11 @@ func (w *Writer) Send(p *Packet, vs []iov.Vec, n int) bool {
 	if w.held {
 		return false
 	}
-	n = iov.CopyOut(w.private()[l4Bytes:l4Bytes+min(n, maxPayload)], vs, 0)
-	w.Counters.Copied++
-	w.writeOrHold(p, n)
+	w.reset()
+	n = min(n, maxPayload)
+	w.slots[0].room = n
+	w.keep(&w.slots[0], vs, n, n)
+	w.writeOrHold(p)
 	return true
 }
 
@@ -154,25 +221,16 @@ func (w *Writer) Refilled() bool {
 	if !w.held {
 		return true
 	}
-	before := w.off
-	switch w.write(&w.heldP, w.heldN) {
-	case written:
+	next, pos, off := w.next, w.jobs[w.next].pos, w.off
+	if w.writeJobs() {
 		w.held = false
 		return true
-	case never:
-		w.dropHeld()
-		return true
 	}
-	if w.off != before {
+	if w.next != next || w.jobs[w.next].pos != pos || w.off != off {
 		w.heldMs = w.link.NowMs
 	}
 	w.waitForMore()
 	return false
-}
-
-func (w *Writer) dropHeld() {
-	w.held, w.off = false, 0
-	w.Counters.Dropped++
 }
 
 // waitForMore makes the queue starve: it had buffers, but too few for the whole
@@ -193,19 +251,58 @@ func (w *Writer) Advance() bool {
 	if !w.held || w.link.NowMs < w.heldMs+holdMs {
 		return false
 	}
-	w.dropHeld()
+	for ; w.next < w.njobs; w.next++ {
+		j := &w.jobs[w.next]
+		w.Counters.Dropped += uint64(datagrams(j.bytes-j.pos, j.segBytes))
+	}
+	w.held = false
+	w.reset()
 	return true
 }
 
-func (w *Writer) writeOrHold(p *Packet, payloadBytes int) {
-	w.off = 0
-	switch w.write(p, payloadBytes) {
-	case written:
-	case never:
-		w.Counters.Dropped++
-	case waits:
+// writeOrHold writes what was kept, or holds what there are no buffers for.
+func (w *Writer) writeOrHold(p *Packet) {
+	w.p = *p
+	if !w.writeJobs() {
 		w.waitForMore()
 		w.Counters.Held++
-		w.held, w.heldMs, w.heldN, w.heldP = true, w.link.NowMs, payloadBytes, *p
+		w.held, w.heldMs = true, w.link.NowMs
 	}
+}
+
+// writeJobs goes on with what was kept. It returns false if it waits for buffers.
+func (w *Writer) writeJobs() bool {
+	for ; w.next < w.njobs; w.next++ {
+		if !w.writeJob(&w.jobs[w.next]) {
+			return false
+		}
+	}
+	w.next, w.njobs = 0, 0
+	return true
+}
+
+// writeJob writes the datagrams of j from pos on. Each is written from where it lies:
+// its transport header takes the place of the end of the one before.
+func (w *Writer) writeJob(j *job) bool {
+	v6 := !w.p.Dst.Is4()
+	for first := true; j.pos < j.bytes || first && j.bytes == 0; first = false {
+		left := j.bytes - j.pos
+		n := min(left, j.segBytes)
+		if n < left && n <= w.unfragmented(v6) && w.segments(v6) {
+			train := min(left, maxTrain/n*n)
+			if w.write(j.whole[j.pos:j.pos+l4Bytes+train], n) == written {
+				j.pos += train
+				continue
+			}
+		}
+		switch w.write(j.whole[j.pos:j.pos+l4Bytes+n], n) {
+		case waits:
+			return false
+		case never:
+			w.off = 0
+			w.Counters.Dropped++
+		}
+		j.pos += n
+	}
+	return true
 }

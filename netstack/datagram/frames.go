@@ -20,9 +20,18 @@ func (w *Writer) mtu(v6 bool) int {
 // unfragmented is the largest payload that goes into one packet.
 func (w *Writer) unfragmented(v6 bool) int { return w.mtu(v6) - ipLen(v6) - l4Bytes }
 
+// segments says whether the guest cuts trains of datagrams.
+func (w *Writer) segments(v6 bool) bool {
+	feature := uint64(header.FeatureGuestUSO4)
+	if v6 {
+		feature = header.FeatureGuestUSO6
+	}
+	return w.link.Has(feature | header.FeatureGuestCsum)
+}
+
 // putHeaders writes the headers of an unfragmented datagram, whose payload is
-// the beginning of payload, to b.
-func (w *Writer) putHeaders(b []byte, p *Packet, payloadBytes int, payload []iov.Vec) (v header.Vnet, n int) {
+// the beginning of payload, to b; or of a train of them, of segBytes each.
+func (w *Writer) putHeaders(b []byte, p *Packet, payloadBytes, segBytes int, payload []iov.Vec) (v header.Vnet, n int) {
 	n = header.PutEth(b, w.link.GuestMAC, w.link.OurMAC, etherType(p))
 	h := header.IP{Src: p.Src, Dst: p.Dst, Proto: p.Proto, TTL: ttl, DF: true}
 	n += header.PutIP(b[n:], &h, l4Bytes+payloadBytes)
@@ -31,6 +40,9 @@ func (w *Writer) putHeaders(b []byte, p *Packet, payloadBytes int, payload []iov
 	if p.Proto == header.ProtoUDP && w.link.Has(header.FeatureGuestCsum) {
 		header.SetPartialChecksum(l4, &p.Src, &p.Dst, p.Proto, l4Bytes+payloadBytes)
 		v = header.Vnet{Flags: header.VnetNeedsCsum, CsumStart: uint16(n), CsumOffset: header.UDPCsumOffset}
+		if payloadBytes > segBytes {
+			v.GSOType, v.GSOSize, v.HdrLen = header.GSOUDPL4, uint16(segBytes), uint16(n+l4Bytes)
+		}
 	} else {
 		w.sum = iov.AppendRange(w.sum[:0], payload, 0, payloadBytes)
 		header.SetChecksumVecs(l4, w.sum, &p.Src, &p.Dst, p.Proto)
@@ -62,13 +74,13 @@ const (
 	never           // will not be: no ring, or buffers that cannot hold its frames
 )
 
-// write makes frames of the datagram whose payload is in w.whole. A datagram of one
-// packet is written whole or not at all, fragments go as there are buffers for
-// them: w.off says how far they went.
-func (w *Writer) write(p *Packet, payloadBytes int) outcome {
-	v6 := !p.Dst.Is4()
-	if payloadBytes > w.unfragmented(v6) {
-		return w.writeFragments(p, payloadBytes, v6)
+// write makes frames of d, transport header and payload, whose header it fills in: one
+// for a datagram, or for a train of segBytes each, written whole or not at all; or
+// fragments, which go as there are buffers for them: w.off says how far they went.
+func (w *Writer) write(d []byte, segBytes int) outcome {
+	p, v6, payloadBytes := &w.p, !w.p.Dst.Is4(), len(d)-l4Bytes
+	if segBytes > w.unfragmented(v6) {
+		return w.writeFragments(d, v6)
 	}
 	hdrBytes := header.EthLen + ipLen(v6) + l4Bytes
 	ask := max(payloadBytes, 1) // an empty datagram has a frame, too
@@ -77,12 +89,12 @@ func (w *Writer) write(p *Packet, payloadBytes int) outcome {
 		return w.noRoom(room)
 	}
 	payload := w.queue.Payload()
-	iov.CopyIn(payload, 0, w.whole[l4Bytes:l4Bytes+payloadBytes])
+	iov.CopyIn(payload, 0, d[l4Bytes:])
 	var hdr [maxHeaders]byte
-	v, n := w.putHeaders(hdr[:], p, payloadBytes, payload)
+	v, n := w.putHeaders(hdr[:], p, payloadBytes, segBytes, payload)
 	w.queue.End(payloadBytes, v, hdr[:n])
 	w.queue.Cancel()
-	w.count(payloadBytes)
+	w.count(payloadBytes, segBytes)
 	return written
 }
 
@@ -95,28 +107,38 @@ func (w *Writer) noRoom(room int) outcome {
 	return waits
 }
 
-func (w *Writer) count(payloadBytes int) {
-	w.Counters.Datagrams++
+func (w *Writer) count(payloadBytes, segBytes int) {
+	if payloadBytes > segBytes {
+		w.Counters.Trains++
+	}
+	w.Counters.Datagrams += uint64(datagrams(payloadBytes, segBytes))
 	w.Counters.Bytes += uint64(payloadBytes)
+}
+
+// datagrams is how many there are in bytes of payload.
+func datagrams(bytes, segBytes int) int {
+	if bytes <= segBytes {
+		return 1
+	}
+	return (bytes + segBytes - 1) / segBytes
 }
 
 // writeFragments is write for a datagram larger than the guest's MTU (RFC 791
 // section 3.2, RFC 8200 section 4.5). It goes on at w.off. The fragments need not
 // be on the ring at one time: a ring may have fewer buffers than they need.
-func (w *Writer) writeFragments(p *Packet, payloadBytes int, v6 bool) outcome {
-	datagram := w.whole[:l4Bytes+payloadBytes]
+func (w *Writer) writeFragments(d []byte, v6 bool) outcome {
 	if w.off == 0 {
-		putTransport(datagram, p, payloadBytes)
-		header.SetChecksum(datagram, &p.Src, &p.Dst, p.Proto)
+		putTransport(d, &w.p, len(d)-l4Bytes)
+		header.SetChecksum(d, &w.p.Src, &w.p.Dst, w.p.Proto)
 		w.id++
 	}
-	for w.off < len(datagram) {
-		if ended, room := w.placeFragments(p, datagram, v6); !ended {
+	for w.off < len(d) {
+		if ended, room := w.placeFragments(&w.p, d, v6); !ended {
 			return w.noRoom(room)
 		}
 	}
 	w.off = 0
-	w.count(payloadBytes)
+	w.count(len(d)-l4Bytes, len(d)-l4Bytes)
 	w.Counters.Fragmented++
 	return written
 }

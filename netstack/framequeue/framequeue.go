@@ -305,6 +305,32 @@ func (q *Queue) FramePayload() []iov.Vec { return q.payload[q.open[0].payload:] 
 // filled in. A frame that is ended with less than its room gives its spare
 // buffers back and cancels all frames opened after it.
 func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
+	short := payloadBytes < q.open[0].room
+	if !q.end(payloadBytes, v, hdr) || short {
+		q.ring.Untake(len(q.buffers))
+		q.reset()
+	}
+}
+
+// EndOne is End for frames that have nothing to do with each other: those opened
+// after this one stay open. It does nothing and returns false where that cannot be,
+// since the frame would leave buffers unused in front of theirs.
+func (q *Queue) EndOne(payloadBytes int, v header.Vnet, hdr []byte) bool {
+	f := q.open[0]
+	spare := f.capacity - (header.VnetLen + len(hdr) + payloadBytes)
+	if len(q.open) > 1 && spare >= int(q.buffers[f.buffers-1].bytes) {
+		return false
+	}
+	if !q.end(payloadBytes, v, hdr) {
+		q.ring.Untake(len(q.buffers))
+		q.reset()
+	}
+	return true
+}
+
+// end closes the oldest open frame, and forgets it and the buffers that it used. It
+// returns false if spare ones are left of it.
+func (q *Queue) end(payloadBytes int, v header.Vnet, hdr []byte) (all bool) {
 	f := q.open[0]
 	left := header.VnetLen + len(hdr) + payloadBytes
 	q.Counters.Bytes += uint64(left - header.VnetLen)
@@ -324,19 +350,16 @@ func (q *Queue) End(payloadBytes int, v header.Vnet, hdr []byte) {
 		q.tap.FrameToGuest(q.vecs[:f.vecs], n+payloadBytes)
 	}
 	q.frameDone()
-
-	if used < f.buffers || payloadBytes < f.room {
-		q.ring.Untake(len(q.buffers) - used)
-		q.reset()
-		return
-	}
+	q.buffers = q.buffers[:copy(q.buffers, q.buffers[used:])]
+	q.vecs = q.vecs[:copy(q.vecs, q.vecs[f.vecs:])]
 	q.open = q.open[:copy(q.open, q.open[1:])]
+	if used < f.buffers {
+		return false
+	}
 	if len(q.open) == 0 {
 		q.reset()
-		return
 	}
-	q.buffers = q.buffers[:copy(q.buffers, q.buffers[f.buffers:])]
-	q.vecs = q.vecs[:copy(q.vecs, q.vecs[f.vecs:])]
+	return true
 }
 
 // Cancel gives the buffers of all open frames back to the ring.

@@ -149,6 +149,11 @@ func SetFragmentation(fd int, v6 bool, f Fragmentation) Errno {
 	return setsockopt(fd, unix.SOL_IP, unix.IP_MTU_DISCOVER, int32(f))
 }
 
+// TakeTrains lets a UDP socket deliver datagrams of one size together, as they were
+// sent or as the network card gathered them (UDP_GRO): RecvTrain and ManyCalls tell
+// their size. Nothing is received together that Recv could not tell apart without it.
+func TakeTrains(fd int) Errno { return setsockopt(fd, unix.SOL_UDP, unix.UDP_GRO, 1) }
+
 // DescriptorLimit returns how many descriptors this process may have open
 // (RLIMIT_NOFILE), at most 1<<20.
 func DescriptorLimit() int {

@@ -94,6 +94,15 @@ func (c *DatagramCalls) Recv(fd int, vs []iov.Vec) (int, Errno) {
 	return c.call(unix.SYS_RECVMSG, fd, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
 }
 
+// RecvTrain is Recv for a socket that takes trains: segBytes is the size of the
+// datagrams received, of which the last may be shorter.
+func (c *DatagramCalls) RecvTrain(fd int, vs []iov.Vec) (n, segBytes int, errno Errno) {
+	c.begin(vs)
+	c.setControl(int(unsafe.Sizeof(c.control)))
+	n, errno = c.call(unix.SYS_RECVMSG, fd, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+	return n, segment(c.control.bytes()[:min(unsafe.Sizeof(c.control), uintptr(c.msg.Controllen))], n), errno
+}
+
 // RecvFrom is Recv that also says where the datagram came from.
 func (c *DatagramCalls) RecvFrom(fd int, vs []iov.Vec, a *Arrival) (int, Errno) {
 	return c.recvFrom(fd, vs, a, unix.MSG_DONTWAIT|unix.MSG_TRUNC)

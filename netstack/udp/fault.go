@@ -13,6 +13,8 @@ func (h *Handler) Fault() {
 			if f := &h.flows.chunks[c][j]; f.has(inUse) {
 				f.clear(onReady | onParked)
 				if f.fd >= 0 {
+					// A call for several datagrams leaves behind what ended it.
+					hostsock.TakeError(int(f.fd))
 					h.makeReady(uint32(c*chunkFlows+j), f)
 				}
 			}

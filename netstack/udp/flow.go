@@ -17,6 +17,7 @@ const (
 	onParked       // is in the list of flows that wait for buffers
 	isLasting      // is in the list of lasting flows
 	multicast      // the remote is a group
+	trains         // the last message from the host was a train
 )
 
 // flow is one pair of endpoints.
@@ -35,6 +36,7 @@ type flow struct {
 	fromGuest, fromHost uint8
 
 	single     uint16 // datagrams of this size and up do not go as trains
+	burst      uint8  // messages that the last run found, at most hostsock.MaxMany
 	expect     uint16 // bytes that the next datagram is likely to have
 	next, prev uint32 // in an ageList
 	usedMs     int64

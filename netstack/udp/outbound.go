@@ -91,6 +91,7 @@ func (h *Handler) connect(e hostsock.Endpoint, port uint16) (int, hostsock.Errno
 		return -1, errno
 	}
 	h.dropStrays(fd)
+	_ = hostsock.TakeTrains(fd) // older kernels go without
 	return fd, 0
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
@@ -194,5 +195,81 @@ func TestRecycledWithTrain(t *testing.T) {
 	b.wants("b", [][]byte{pattern(50), pattern(50)})
 	if c := x.h.Counters; c.FromGuest != 5 || c.Recycled != 2 {
 		t.Errorf("counters %+v", c)
+	}
+}
+
+// burst lets the host send datagrams before the guest's side looks.
+func (x *world) burst(peer *host, to netip.AddrPort, sizes ...int) (sent [][]byte) {
+	for i, n := range sizes {
+		b := pattern(n)
+		if n > 0 {
+			b[0] = byte(i)
+		}
+		peer.write(b, to)
+		sent = append(sent, b)
+	}
+	return sent
+}
+
+// TestBursts: what lies in a socket comes to the guest in order, whatever sizes.
+func TestBursts(t *testing.T) {
+	mixed := repeat(1000, 40)
+	for i := range mixed {
+		mixed[i] += i%7*i%5 - 100*(i%3)
+	}
+	for _, sizes := range [][]int{
+		repeat(1472, 50), repeat(64, 70), repeat(0, 20), mixed,
+		append(append(repeat(100, 20), 5000, 100, 9000), repeat(1473, 20)...),
+	} {
+		x, peer := newWorld(t), newHost(t, false)
+		x.guest.Add(2000, 1536)
+		x.send(guest4, loop4, 5000, peer.port, []byte("x"))
+		_, from := peer.read()
+		for range 3 {
+			for i, want := range x.burst(peer, from, sizes...) {
+				if d := x.receive(); !bytes.Equal(d.data, want) || d.SrcPort != peer.port || d.DstPort != 5000 {
+					t.Fatalf("datagram %d of %d: %d bytes, want %d", i, len(sizes), len(d.data), len(want))
+				}
+			}
+		}
+		if c := x.h.Stats(); c.ToGuest.Datagrams != 3*uint64(len(sizes)) || c.ToGuest.Dropped != 0 {
+			t.Errorf("counters %+v", c)
+		}
+	}
+}
+
+// TestTrainToGuest: the host sends trains; the guest sees datagrams.
+func TestTrainToGuest(t *testing.T) {
+	for _, features := range []uint64{0, header.FeatureGuestCsum, header.FeatureGuestCsum | header.FeatureGuestUSO4} {
+		x, peer := newWorld(t), newHost(t, false)
+		x.link.Features = features
+		x.send(guest4, loop4, 5000, peer.port, []byte("x"))
+		_, from := peer.read()
+		data := pattern(10_050)
+		for range 3 {
+			peer.sendTrain(data, 1000, from)
+			var got []byte
+			var sizes []int
+			for len(got) < len(data) {
+				x.until("a frame", func() bool { return len(x.guest.Frames) > x.seen })
+				p, f := x.guest.Parse(x.seen), x.guest.Frames[x.seen]
+				x.seen++
+				payload := f.Data[p.Payload:p.End]
+				got = append(got, payload...)
+				step := max(1, len(payload))
+				if f.Vnet.GSOType == header.GSOUDPL4 {
+					step = int(f.Vnet.GSOSize)
+				}
+				for off := 0; off < len(payload); off += step {
+					sizes = append(sizes, min(step, len(payload)-off))
+				}
+			}
+			if want := append(repeat(1000, 10), 50); !bytes.Equal(got, data) || !slices.Equal(sizes, want) {
+				t.Fatalf("features %#x: datagrams of %v bytes", features, sizes)
+			}
+		}
+		if c := x.h.Stats().ToGuest; (c.Trains == 3) != (features&header.FeatureGuestUSO4 != 0) || c.Datagrams != 33 {
+			t.Errorf("features %#x: counters %+v", features, c)
+		}
 	}
 }

@@ -45,6 +45,10 @@
 // is smaller or an error of an earlier datagram waits, goes one by one, so that
 // errors are about the right one.
 //
+// The other way, one call receives as many datagrams as lately were there at a time
+// (recvmmsg), or a train of them (UDP_GRO), which becomes one frame where the guest
+// takes it.
+//
 // # Full and empty
 //
 // A datagram for a full socket is dropped, as a router would. Without buffers of
@@ -123,6 +127,7 @@ type Counters struct {
 type Handler struct {
 	cfg    Config
 	calls  hostsock.DatagramCalls
+	many   hostsock.ManyCalls
 	conn   hostsock.Calls
 	out    *datagram.Writer
 	table  *flowtable.Table
@@ -141,6 +146,7 @@ type Handler struct {
 
 	train        train
 	gather       []iov.Vec
+	messages     [hostsock.MaxMany]datagram.Message
 	ready        []uint32 // flows that may have datagrams for the guest
 	running      []uint32 // the list of ready flows being gone through
 	parked       []uint32 // flows that wait for buffers of the guest

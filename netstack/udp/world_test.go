@@ -11,6 +11,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/framequeue"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 	"github.com/vhost-net-go/vhost-net-go/netstack/internal/ringtest"
 	"github.com/vhost-net-go/vhost-net-go/netstack/link"
 	"github.com/vhost-net-go/vhost-net-go/netstack/poller"
@@ -232,6 +233,22 @@ func (s *host) write(b []byte, to netip.AddrPort) {
 	if _, err := s.WriteToUDPAddrPort(b, to); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// sendTrain sends b as datagrams of segBytes each, in one call.
+func (s *host) sendTrain(b []byte, segBytes uint16, to netip.AddrPort) {
+	s.t.Helper()
+	c, err := s.SyscallConn()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = c.Control(func(fd uintptr) {
+		e := hostsock.Endpoint{Addr: header.AddrFromNetip(to.Addr()), Port: to.Port()}
+		_, errno := new(hostsock.DatagramCalls).SendTrainTo(int(fd), []iov.Vec{iov.Of(b)}, segBytes, e, false, &header.Addr{}, 64)
+		if errno != 0 {
+			s.t.Fatal(errno)
+		}
+	})
 }
 
 func pattern(n int) []byte {
