@@ -28,7 +28,7 @@ type Dialer struct {
 
 // NewDialer returns a Dialer for the socket at path. The frontend need not
 // listen yet. Attempts are at most maxPause apart; 0 means a second. log says
-// once for each wait that it is waiting; nil: no log.
+// that it is waiting and why, again whenever the reason changes; nil: no log.
 func NewDialer(path string, maxPause time.Duration, log hclog.Logger) (*Dialer, error) {
 	if path == "" || path[0] == '@' || len(path) > pathMax {
 		return nil, fmt.Errorf("connect to %q: not a path of 1 to %d bytes", path, pathMax)
@@ -49,7 +49,7 @@ func (d *Dialer) Next(ctx context.Context) (*net.UnixConn, error) {
 	if since := time.Since(d.last); since > d.most {
 		d.pause = 0
 	}
-	for first := true; ; first = false {
+	for logged := ""; ; {
 		if err := sleep(ctx, d.pause); err != nil {
 			return nil, err
 		}
@@ -63,8 +63,9 @@ func (d *Dialer) Next(ctx context.Context) (*net.UnixConn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if first {
-			d.log.info("waiting for the frontend to listen", "socket", d.path, "error", bareError(err))
+		if why := bareError(err); why.Error() != logged {
+			logged = why.Error()
+			d.log.info("waiting for the frontend to listen", "socket", d.path, "error", why)
 		}
 	}
 }

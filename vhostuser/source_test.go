@@ -1,6 +1,7 @@
 package vhostuser_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -292,6 +294,67 @@ func TestDialerMaxPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
+}
+
+// TestDialerSaysWhy: each reason for waiting is told, once until there is another.
+func TestDialerSaysWhy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	var lines lockedBuffer
+	d, err := vhostuser.NewDialer(path, time.Millisecond, hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Info}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = d.Next(ctx)
+	}()
+	waits := func(n int, why string) {
+		t.Helper()
+		for end := time.Now().Add(5 * time.Second); strings.Count(lines.String(), "waiting") < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("not told: %s\n%s", why, lines.String())
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // more attempts
+		if s := lines.String(); strings.Count(s, "waiting") != n || !strings.Contains(s[strings.LastIndex(s, "waiting"):], why) {
+			t.Errorf("want %d lines, the last with %q:\n%s", n, why, s)
+		}
+	}
+	waits(1, "no such file")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if err := os.Rename(path+"2", path); err != nil {
+		t.Fatal(err)
+	}
+	waits(2, "refused")
+	os.Remove(path)
+	waits(3, "no such file")
+	cancel()
+	<-ended
+}
+
+// lockedBuffer is a bytes.Buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // TestDialerPause: a frontend that hangs up at once is not called all the time.
