@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
 )
 
@@ -90,6 +91,15 @@ func (c *Calls) Bind(fd int, e Endpoint, v6 bool) Errno {
 	n := c.addr.put(e, v6)
 	_, _, errno := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&c.addr)), n)
 	return errno
+}
+
+// BindAddress binds fd to an address only (IP_BIND_ADDRESS_NO_PORT, ip(7)): the port
+// is chosen by Connect, which knows the other end, so that connections to different
+// ends can share one.
+func (c *Calls) BindAddress(fd int, a header.Addr, v6 bool) Errno {
+	// Without the option, only more ports are used.
+	_ = setsockopt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	return c.Bind(fd, Endpoint{Addr: a}, v6)
 }
 
 // Accept takes one connection from the listening socket fd, non-blocking and

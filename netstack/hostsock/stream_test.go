@@ -158,3 +158,37 @@ func TestLastNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestBindAddress: the port is chosen when the other end is known, of TCP and UDP.
+func TestBindAddress(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		a := header.AddrFromNetip(netip.MustParseAddr("127.0.0.1"))
+		if v6 {
+			a = header.AddrFromNetip(netip.IPv6Loopback())
+		}
+		peer, err := ListenDatagram(Endpoint{Addr: a}, ListenOptions{V6: v6})
+		if err != nil {
+			t.Skipf("SKIP: %v", err)
+		}
+		defer Close(peer)
+		c := new(Calls)
+		to, _ := c.LocalEndpoint(peer)
+		for name, open := range map[string]func(bool) (int, Errno){"TCP": OpenStream, "UDP": OpenDatagram} {
+			fd, errno := open(v6)
+			if errno != 0 {
+				t.Fatal(errno)
+			}
+			defer Close(fd)
+			if errno := c.BindAddress(fd, a, v6); errno != 0 {
+				t.Fatalf("%s: %v", name, errno)
+			}
+			if e, errno := c.LocalEndpoint(fd); errno != 0 || e.Port != 0 || e.Addr != a {
+				t.Errorf("%s: bound to %v, %v, want no port", name, e, errno)
+			}
+			_ = c.Connect(fd, to, v6) // nobody listens for TCP there
+			if e, errno := c.LocalEndpoint(fd); name == "UDP" && (errno != 0 || e.Port == 0 || e.Addr != a) {
+				t.Errorf("%s: %v, %v after connect", name, e, errno)
+			}
+		}
+	}
+}

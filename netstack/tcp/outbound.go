@@ -100,7 +100,7 @@ func (h *Handler) bindOutbound(fd int, v6 bool) hostsock.Errno {
 	if src == (header.Addr{}) {
 		return 0
 	}
-	return h.calls.Bind(fd, hostsock.Endpoint{Addr: src}, v6)
+	return h.calls.BindAddress(fd, src, v6)
 }
 
 // readSyn takes over what the guest's SYN or SYN-ACK says, and where its stream

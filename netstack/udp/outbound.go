@@ -80,8 +80,7 @@ func (h *Handler) connect(e hostsock.Endpoint, port uint16) (int, hostsock.Errno
 	if h.conn.Bind(fd, local, v6) != 0 {
 		// Privileged, busy, or an address that the host does not have now.
 		h.Counters.OtherPort++
-		local.Port = 0
-		if errno = h.conn.Bind(fd, local, v6); errno != 0 {
+		if errno = h.conn.BindAddress(fd, local.Addr, v6); errno != 0 {
 			hostsock.Close(fd)
 			return -1, errno
 		}

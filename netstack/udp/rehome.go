@@ -51,7 +51,7 @@ func (h *Handler) source(e hostsock.Endpoint) (hostsock.Endpoint, hostsock.Errno
 	if errno = h.bindDevice(fd, &e.Addr); errno != 0 {
 		return hostsock.Endpoint{}, errno
 	}
-	if errno = h.conn.Bind(fd, hostsock.Endpoint{Addr: h.outbound(&e.Addr)}, v6); errno != 0 {
+	if errno = h.conn.BindAddress(fd, h.outbound(&e.Addr), v6); errno != 0 {
 		return hostsock.Endpoint{}, errno
 	}
 	if errno = h.conn.Connect(fd, e, v6); errno != 0 {
