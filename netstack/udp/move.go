@@ -68,6 +68,9 @@ func (h *Handler) Detach(k *flowtable.Key) *Moving {
 	if !ok || h.flows.at(i).fd < 0 {
 		return nil
 	}
+	if h.train.segs > 0 && h.train.flow == i {
+		h.depart() // before another flow gets its place
+	}
 	f := h.flows.at(i)
 	m := &Moving{flow: *f}
 	h.cfg.Poller.Remove(int(f.fd))

@@ -198,6 +198,26 @@ func TestRecycledWithTrain(t *testing.T) {
 	}
 }
 
+// TestMovedWithTrain: a flow that goes to another worker leaves no datagrams behind.
+func TestMovedWithTrain(t *testing.T) {
+	x := newWorld(t)
+	a, b := newHost(t, false), newHost(t, false)
+	for range 3 {
+		x.h.FromGuest(x.frame(header.IP{Src: guest4, Dst: loop4, Proto: header.ProtoUDP, TTL: 64}, 5000, a.port, pattern(50)))
+	}
+	m := x.h.Detach(&flowKey{Local: guest4, Remote: loop4, LocalPort: 5000, RemotePort: a.port, Proto: header.ProtoUDP})
+	if m == nil {
+		t.Fatal("no flow")
+	}
+	defer m.Drop()
+	for range 3 { // takes the place of the one that went
+		x.h.FromGuest(x.frame(header.IP{Src: guest4, Dst: loop4, Proto: header.ProtoUDP, TTL: 64}, 5000, b.port, pattern(60)))
+	}
+	x.h.EndBatch()
+	a.wants("moved", [][]byte{pattern(50), pattern(50), pattern(50)})
+	b.wants("new", [][]byte{pattern(60), pattern(60), pattern(60)})
+}
+
 // burst lets the host send datagrams before the guest's side looks.
 func (x *world) burst(peer *host, to netip.AddrPort, sizes ...int) (sent [][]byte) {
 	for i, n := range sizes {
