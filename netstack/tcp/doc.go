@@ -127,8 +127,9 @@
 // # Limits
 //
 // Flows are bounded, and so are those whose host connect is under way: a SYN
-// beyond the first bound is refused by RST, one beyond the second ignored, so that
-// destinations that never answer do not crowd out others. Without descriptors a
+// beyond the first bound is refused by RST. Beyond the second, a connect that has
+// been under way for a second makes room, so that destinations that never answer
+// do not crowd out others; if there is none, the SYN is ignored. Without descriptors a
 // SYN is refused; listeners wait and try again. The stash is bounded for the whole
 // worker; what exceeds it has to be sent again.
 //

@@ -60,10 +60,6 @@ func (h *Handler) hostReset(i uint32, f *flow) {
 
 // resetBoth ends a flow towards both sides.
 func (h *Handler) resetBoth(i uint32, f *flow) {
-	if f.state == connecting {
-		h.connecting--
-		f.state = resetting
-	}
 	h.abortHost(f)
 	h.hostReset(i, f)
 }

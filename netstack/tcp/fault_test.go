@@ -266,8 +266,8 @@ func (x *script) checkNothingLeft(all []*survivor, files int) {
 		}
 	}
 	h := x.h
-	if n := h.wheel.Len(); n != 0 || h.connecting != 0 || h.accepting != -1 || len(h.waiting)+len(h.parked) != 0 {
-		x.Errorf("%d timers, %d connecting, %d waiting, %d parked are left", n, h.connecting, len(h.waiting), len(h.parked))
+	if n := h.wheel.Len(); n != 0 || len(h.pending) != 0 || h.accepting != -1 || len(h.waiting)+len(h.parked) != 0 {
+		x.Errorf("%d timers, %d connecting, %d waiting, %d parked are left", n, len(h.pending), len(h.waiting), len(h.parked))
 	}
 	if n := len(h.stash) + len(h.early) + len(h.held) + h.stashBytes; n != 0 {
 		x.Errorf("something is stashed: %d, %d, %d, %d bytes", len(h.stash), len(h.early), len(h.held), h.stashBytes)

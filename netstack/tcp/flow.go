@@ -91,7 +91,7 @@ type flow struct {
 	rcvSpan   uint32 // bytes that the last asking made the window
 
 	// Timers, in milliseconds of the worker's clock, modulo 2^32.
-	rtoAtMs  uint32
+	rtoAtMs  uint32 // while connecting: when that began
 	rtoMs    uint32
 	srttMs8  uint32 // smoothed round trip, in 1/8 ms
 	rttvMs4  uint32 // its deviation, in 1/4 ms
@@ -101,8 +101,9 @@ type flow struct {
 	seenAtMs uint32 // when the guest was last heard
 	wheelAt  int64  // what the wheel is set to, or 0
 
-	// listAt is the place of the flow in the list of parked flows (onParked) or
-	// in that of flows that wait for the guest (synSent); never in both.
+	// listAt is the place of the flow in the list of parked flows (onParked), of
+	// those that wait for the guest (synSent) or for the host (connecting); it is
+	// never in two of them.
 	listAt uint32
 }
 

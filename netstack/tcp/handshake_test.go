@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -285,8 +286,8 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 	// that was never connected.
 	k := x.key(1)
 	i, f := x.h.add(&k)
-	f.fd, f.state = int32(openSocket(t)), connecting
-	x.h.connecting++
+	f.fd = int32(openSocket(t))
+	x.h.nowConnecting(i, f)
 	f.rcvNxt = x.guest(1).isn + 1
 	x.step("+1m")
 	x.step("guest > S 0 mss 1460")
@@ -299,7 +300,70 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 	x.h.connectFailed(i, f, etimedout)
 	x.step("backend silent")
 	x.step("flows 0")
-	if x.h.connecting != 0 {
-		t.Errorf("%d connecting", x.h.connecting)
+	if len(x.h.pending) != 0 {
+		t.Errorf("%d connecting", len(x.h.pending))
+	}
+}
+
+// TestRow2BlackHoles: destinations that never answer fill the bound. A live one is
+// served at once all the same, and the bound holds.
+func TestRow2BlackHoles(t *testing.T) {
+	const bound = 200
+	x := newScript(t, setup{maxConnect: bound})
+	for n := range uint16(bound) {
+		k := x.key(1)
+		k.RemotePort = 20000 + n
+		i, f := x.h.add(&k)
+		f.fd = int32(openSocket(t)) // never connected
+		x.h.nowConnecting(i, f)
+	}
+	x.step("guest > S 0 mss 1460") // these may be about to answer
+	x.step("backend silent")
+	x.step("+1s")
+	for n := range 5 {
+		x.step(fmt.Sprintf("guest:%d > S 0 mss 1460", n+1))
+		x.step(fmt.Sprintf("backend:%d < S. 0 ack 1 mss 1460", n+1))
+		x.step(fmt.Sprintf("guest:%d > . 1 ack 1", n+1))
+		x.step(fmt.Sprintf("host:%d accepts", n+1))
+	}
+	if n := len(x.h.pending); n != bound-1 { // the five came one after the other
+		t.Errorf("%d connects are under way, want %d", n, bound-1)
+	}
+	if n := x.h.Counters.Limited; n != 2 {
+		t.Errorf("%d were limited, want 2", n)
+	}
+}
+
+// TestRow1Probes: attempts that end with the handshake leave nothing behind.
+func TestRow1Probes(t *testing.T) {
+	x := newScript(t, setup{})
+	start := openFiles(t)
+	for range 50 {
+		x.step("guest > S 0 mss 1460")
+		x.step("backend < S. 0 ack 1 mss 1460")
+		x.step("guest > R 1")
+		x.step("flows 0")
+	}
+	x.hostAcceptsAll()
+	if n := openFiles(t) - 50; n > start { // the server's own
+		t.Errorf("%d descriptors, %d at the start", n, start)
+	}
+	x.step("guest:2 opens mss 1460")
+}
+
+// TestLargestWindow: 1 GiB, which is 65535 with a scale of 14; a larger scale
+// means 14 (RFC 7323 section 2.3).
+func TestLargestWindow(t *testing.T) {
+	for _, tc := range []struct{ scale, shift int }{{14, 14}, {15, 14}} {
+		x := newScript(t, setup{})
+		x.step(fmt.Sprintf("guest > S 0 win 65535 mss 1460 wscale %d", tc.scale))
+		x.step("backend < S. 0 ack 1 mss 1460 wscale 7")
+		x.step(fmt.Sprintf("guest > . 1 ack 1 win %d", 65535<<tc.scale))
+		if f := x.h.flows.at(0); f.sndWnd != 65535<<tc.shift {
+			t.Errorf("scale %d: window of %d bytes, want %d", tc.scale, f.sndWnd, 65535<<tc.shift)
+		}
+		x.step("host accepts")
+		x.step("host writes 100000")
+		x.step("guest takes 100000")
 	}
 }

@@ -96,9 +96,6 @@ func (h *Handler) Detach(k *flowtable.Key) *Moving {
 		m.held = h.held[i]
 		delete(h.held, i)
 	}
-	if f.state == connecting {
-		h.connecting--
-	}
 	h.unlist(f)
 	h.wheel.Cancel(i)
 	h.table.Delete(k)
@@ -129,10 +126,10 @@ func (h *Handler) Attach(m *Moving) {
 	if f.has(hasHeld) {
 		h.held[i] = m.held
 	}
-	if f.state == connecting {
-		h.connecting++
-	}
 	switch f.state {
+	case connecting:
+		f.listAt = uint32(len(h.pending))
+		h.pending = append(h.pending, i)
 	case established:
 		h.oweAck(i, f)
 		h.makeReady(i, f)

@@ -40,7 +40,7 @@ func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
 		h.sendReset(k, t, 1)
 		return
 	}
-	if h.connecting >= h.cfg.MaxConnecting {
+	if len(h.pending) >= h.cfg.MaxConnecting && !h.giveUpConnect() {
 		h.Counters.Limited++ // the guest will ask again
 		return
 	}
@@ -55,13 +55,44 @@ func (h *Handler) open(k *flowtable.Key, fr *link.Frame, t header.TCP) {
 		h.sendReset(k, t, 1)
 		return
 	}
-	f.fd, f.state = int32(fd), connecting
-	h.connecting++
+	f.fd = int32(fd)
+	h.nowConnecting(i, f)
 	h.readSyn(f, t)
 	if err := h.cfg.Poller.Add(fd, link.Token(h.cfg.FlowHandler, f.gen, i), everything); err != nil {
 		h.Counters.Limited++
 		h.release(i, f)
 	}
+}
+
+// nowConnecting begins the time in which the host's connect of f is under way.
+func (h *Handler) nowConnecting(i uint32, f *flow) {
+	f.state = connecting
+	f.listAt, f.rtoAtMs = uint32(len(h.pending)), h.now()
+	h.pending = append(h.pending, i)
+}
+
+const (
+	// longConnectMs is how long a connect has to be under way before it makes
+	// room for another: longer than most answers take.
+	longConnectMs = 1000
+	// maxLooks is how many are looked at for one.
+	maxLooks = 16
+)
+
+// giveUpConnect ends a connect that has been under way for long, so that
+// destinations that never answer do not hold up others. A guest that still wants
+// it sends its SYN again.
+func (h *Handler) giveUpConnect() bool {
+	for range min(maxLooks, len(h.pending)) {
+		h.nextLook++
+		i := h.pending[h.nextLook%len(h.pending)]
+		if f := h.flows.at(i); h.now()-f.rtoAtMs >= longConnectMs {
+			h.Counters.Limited++
+			h.release(i, f)
+			return true
+		}
+	}
+	return false
 }
 
 // startConnect opens a socket and begins its connect to host:port. On success
@@ -147,7 +178,7 @@ func (h *Handler) connectEvent(i uint32, f *flow, ready poller.Readiness) {
 	if ready&poller.Writable == 0 {
 		return
 	}
-	h.connecting--
+	h.unlist(f)
 	f.state = synReceived
 	h.startSending(f)
 	f.set(timing)

@@ -14,7 +14,7 @@ func (h *Handler) makeLists() {
 	for _, list := range []*[]uint32{&h.acks, &h.ready, &h.running, &h.parked, &h.waking} {
 		*list = make([]uint32, 0, listRoom)
 	}
-	h.waiting = nil
+	h.waiting, h.pending = nil, nil
 }
 
 // shrink lets go of the memory of flows when the last one has ended.

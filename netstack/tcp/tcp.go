@@ -81,7 +81,6 @@ type Handler struct {
 
 	listeners   []Listener
 	acceptAtMs  int64 // when to accept again by the clock; 0: not
-	connecting  int
 	windowShift uint8 // scale of our windows
 	peekOffset  bool  // the kernel has SO_PEEK_OFF for TCP
 
@@ -102,6 +101,9 @@ type Handler struct {
 	parked  []uint32 // flows that wait for buffers of the guest
 	waking  []uint32 // the list of parked flows being gone through
 	waiting []uint32 // flows in synSent, which wait for the guest
+	pending []uint32 // flows in connecting
+
+	nextLook int // where in pending to look next for one to give up
 
 	accepting int // a socket on its way from a listener to its flow, or -1
 
@@ -259,6 +261,8 @@ func (h *Handler) unlist(f *flow) {
 	switch {
 	case f.state == synSent:
 		list = &h.waiting
+	case f.state == connecting:
+		list = &h.pending
 	case f.has(onParked):
 		f.clear(onParked)
 		list = &h.parked
@@ -294,9 +298,6 @@ func (h *Handler) Close() {
 func (h *Handler) release(i uint32, f *flow) {
 	if f == h.gatherFlow {
 		h.gatherFlow, h.gather, h.gatherBytes = nil, h.gather[:0], 0
-	}
-	if f.state == connecting {
-		h.connecting--
 	}
 	if f.fd >= 0 {
 		hostsock.Close(int(f.fd))

@@ -30,13 +30,16 @@ func TestWithheldBuffers(t *testing.T) {
 			for range 2 {
 				b.guest.NIC.Withhold(true)
 				time.Sleep(200 * time.Millisecond)
+				left := 0
+				b.worker.Park(func() { left = b.rx.Pending() }) // posted, and not used yet
 				before := b.worker.Snapshot()
 				time.Sleep(pause)
 				after := b.worker.Snapshot()
-				if n := after.Queue.Frames - before.Queue.Frames; n > uint64(s.ringSize) {
-					t.Errorf("%d frames while there were %d buffers at most", n, s.ringSize)
+				if n := after.Queue.Frames - before.Queue.Frames; n > uint64(left) {
+					t.Errorf("%d frames while there were %d buffers", n, left)
 				}
-				if n := after.Queue.Starved - before.Queue.Starved; n > 100 {
+				// It starves once, when it finds the last ones too few.
+				if n := after.Queue.Starved - before.Queue.Starved; n > 1 {
 					t.Errorf("tried %d times in vain while there were no buffers", n)
 				}
 				b.guest.NIC.Withhold(false)
