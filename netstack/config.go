@@ -56,6 +56,10 @@ type Config struct {
 	// were measured (docs/performance.md).
 	TxBatchFrames, FlushFrames int
 
+	// MaxFrameBytes is how much TCP data a frame to a guest that takes frames
+	// above 64 KiB may carry, at most tcp.MaxBigBytes; 0 makes none of those.
+	MaxFrameBytes int
+
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
 
 	// Capture, if not nil, gets a copy of each frame.

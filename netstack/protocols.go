@@ -44,7 +44,8 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onTCP, ListenHandler: onTCPListen,
 			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
-			Shrunk: cfg.Shrunk,
+			Shrunk:        cfg.Shrunk,
+			MaxFrameBytes: cfg.MaxFrameBytes,
 		})
 		p.all = append(p.all, p.tcp)
 	}
@@ -130,6 +131,12 @@ func (p *protocols) share(n int) {
 	}
 	if p.udp != nil {
 		p.udp.Share(n)
+	}
+}
+
+func (p *protocols) forgetGuest() {
+	if p.tcp != nil {
+		p.tcp.ForgetGuest()
 	}
 }
 

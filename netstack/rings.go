@@ -44,8 +44,12 @@ type rxSide struct {
 	broken  bool
 }
 
-// SetFeatures tells which virtio features the driver took. Parked.
-func (w *Worker) SetFeatures(features uint64) { w.link.Features = features }
+// SetFeatures tells which virtio features the driver took. A driver says that
+// anew when it starts, and may be another one then. Parked.
+func (w *Worker) SetFeatures(features uint64) {
+	w.link.Features = features
+	w.protos.forgetGuest()
+}
 
 // AttachTx starts transmission from the guest; what is on the ring already is
 // seen at once. The ring is disabled until EnableTx. Parked.
@@ -119,6 +123,7 @@ func (w *Worker) EnableRx(on bool) {
 func (w *Worker) ForgetGuest() {
 	w.link.GuestMAC = header.Broadcast
 	w.services.heard6 = false
+	w.protos.forgetGuest()
 }
 
 // drainTx takes what the guest transmitted, up to a turn's share.

@@ -7,7 +7,7 @@
 
 GO ?= go
 
-.PHONY: bench-syscalls bench-flows bench-synth bench-flush bench-quick bench-docs
+.PHONY: bench-syscalls bench-flows bench-synth bench-flush bench-quick bench-docs bench-bigtcp
 
 # System calls for each operation, and what 10 000 idle connections cost; fails
 # if a limit is missed.
@@ -44,3 +44,8 @@ bench-quick: needs-run build
 bench-docs:
 	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench ./cmd/bench
 	bin/bench -runs 0 -o bin/bench.json -docs docs/performance.md
+
+# Frames above 64 KiB to the guest, off and on; adds to bin/bench-bigtcp.json.
+bench-bigtcp: build
+	cd qemu-tests && $(GO) build $(VCS) -o ../bin/bench-bigtcp ./cmd/bench-bigtcp
+	VHOST_NET_GO_BACKEND=bin/vhost-net-go bin/bench-bigtcp $(ARGS)

@@ -48,6 +48,7 @@ func TestNetworkConfigForgetsNothing(t *testing.T) {
 	cfg.Shrunk = func() {}                            // where memory is given back
 	cfg.Capture = &capture.Capture{}                  // and where the file is opened
 	cfg.Sockets = []netstack.InheritedSocket{{FD: 3}} // nor are these planned
+	cfg.MaxFrameBytes = 1 << 18                       // nor is this
 	cfg.TxBatchFrames, cfg.FlushFrames = 64, 64       // only benchmarks set them
 	requireFilled(t, "config", reflect.ValueOf(cfg))
 }

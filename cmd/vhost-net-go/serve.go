@@ -36,6 +36,9 @@ func serve(ctx context.Context, j job) error {
 	cfg.TxBatchFrames, cfg.FlushFrames = j.opts.TxBatchFrames, j.opts.FlushFrames
 	cfg.Capture = j.capture
 	cfg.Sockets = j.sockets
+	if !j.opts.NoBigTCP {
+		cfg.MaxFrameBytes = j.opts.GSOMaxBytes
+	}
 	cfg.PingForbidden = func(err error) {
 		d.log.Warn("the host forbids ping, so the guest's stays unanswered; see net.ipv4.ping_group_range", "error", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,10 +126,16 @@ func TestFile(t *testing.T) {
 // TestChecksums: what the guest or the host was to complete is complete in the
 // capture, and untouched in memory.
 func TestChecksums(t *testing.T) {
+	checksums(t, "hello")
+	checksums(t, strings.Repeat("BIG TCP", 70_000))
+}
+
+func checksums(t *testing.T, payload string) {
+	t.Helper()
 	const udp = 34
-	b := make([]byte, udp+8+5)
+	b := make([]byte, udp+8+len(payload))
 	b[udp+7] = 0x42 // pseudo-header's part
-	copy(b[udp+8:], "hello")
+	copy(b[udp+8:], payload)
 	v := header.Vnet{Flags: header.VnetNeedsCsum, CsumStart: udp, CsumOffset: 6}
 	want := bytes.Clone(b)
 	header.Complete(want, udp, 6)
@@ -146,7 +153,7 @@ func TestChecksums(t *testing.T) {
 			expect = b[:snap]
 		}
 		if len(got) != 1 || got[0].data != string(expect) {
-			t.Errorf("kept %d bytes: %+v, want %q", snap, got, expect)
+			t.Errorf("kept %d bytes: %d frames, want %d bytes", snap, len(got), len(expect))
 		}
 		mem := make([]byte, len(b))
 		iov.CopyOut(mem, vecs, header.VnetLen)

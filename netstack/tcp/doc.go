@@ -95,6 +95,20 @@
 // the guest: the path is one memory copy long, and the window bounds what is in
 // flight.
 //
+// # Big frames
+//
+// A frame to the guest carries many segments of a flow at once, and more than the
+// length field of IP can say if the guest takes such frames (BIG TCP, see big.go).
+// No feature bit tells. The first big frame of each flow is a question: it is
+// followed by a byte that the guest has long acknowledged, which is answered at
+// once (RFC 1122 section 4.2.3.6); what the answer acknowledges tells whether the
+// frame was taken. Where it was not, all is sent again in ordinary frames, within
+// a round trip. While nothing is known of the guest, one flow asks. A guest that
+// refuses is not asked again until its driver starts anew; IPv6 has two forms, tried
+// in turn: a payload length of 0, and the jumbo payload option (RFC 2675). What is
+// sent again always goes in ordinary frames. Big frames need mergeable buffers and
+// SACK.
+//
 // # End and abort
 //
 // FIN takes its place in the frame queue behind the last byte (section 3.6). A FIN

@@ -133,7 +133,7 @@ func (x *script) survivors(rng *rand.Rand) (all []*survivor) {
 	for n := 1; n <= 5; n++ {
 		p := &survivor{peer: peer{
 			x: x, rng: rng, n: n, sndUna: 1, sndNxt: 1, sndEnd: 2 + uint32(rng.IntN(6000)), window: 65000,
-			rcvNxt: 1, offer: 65520, written: 1, writeEnd: 1 + uint32(rng.IntN(6000)), read: 1,
+			rcvNxt: 1, offer: 65520, written: 1, writeEnd: 1 + uint32(rng.IntN(6000)), read: 1, scale: 1,
 		}}
 		p.rcvEnd = p.writeEnd + 1
 		g := &guestEnd{port: guestPorts + uint16(n), isn: guestISN + uint32(n), shift: 4}

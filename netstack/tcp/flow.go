@@ -67,6 +67,7 @@ type flow struct {
 	sndShift  uint8 // scale of the windows that the guest sends
 	rcvShift  uint8 // scale of the windows that we send
 	gotWScale bool
+	big       bigState
 	mss       uint16 // towards the guest
 	guestMSS  uint16 // what the guest is likely to send: for delayed acks
 
@@ -82,6 +83,8 @@ type flow struct {
 	expect  uint32 // bytes that the next peek is likely to find
 	maxWnd  uint32 // the largest the guest has offered, bytes
 	eofSeq  uint32 // sequence number of our FIN, with hostEOF
+	bigSeq  uint32 // the first big frame: where its data begins, with bigAsked
+	bigEnd  uint32 // and ends
 
 	// From the guest.
 	rcvNxt    uint32

@@ -225,6 +225,7 @@ func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bo
 		return true // old
 	}
 	wnd, seq := uint32(t.Window())<<f.sndShift, t.Seq()
+	duplicate := false
 	switch {
 	case ack != f.sndUna:
 		h.acked(i, f, ack)
@@ -233,9 +234,13 @@ func (h *Handler) ackFromGuest(i uint32, f *flow, t header.TCP, carries bool) bo
 		// An old segment, or a probe: it says nothing about the window.
 	default:
 		if !carries && wnd == f.sndWnd && f.inFlight() > 0 && !before(seq, f.rcvNxt) {
+			duplicate = true
 			h.duplicateAck(i, f)
 		}
 		h.windowFromGuest(i, f, seq, wnd)
+	}
+	if f.big == bigAsked {
+		h.bigAnswer(i, f, t, duplicate)
 	}
 	if f.has(sackOK) && (len(t) > header.TCPLen || f.has(hasHeld)) {
 		h.sackFromGuest(i, f, t)
@@ -285,6 +290,7 @@ func (h *Handler) windowFromGuest(i uint32, f *flow, seq, wnd uint32) {
 		// What was sent beyond the closed window, a probe above all, was not
 		// taken: begin behind what is acknowledged, with timers as new.
 		h.dropHeld(i, f)
+		h.bigForget(f)
 		f.sndNxt, f.retries = f.sndUna, 0
 		f.clear(windowFull | rtoArmed | timing)
 		h.makeReady(i, f)

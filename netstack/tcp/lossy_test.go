@@ -26,6 +26,9 @@ type peer struct {
 	closedUntilMs          int64
 	out                    []segment
 	reset, sack            bool
+	scale                  uint32             // of the windows that we offer
+	refuse                 func(segment) bool // frames that the guest's kernel drops
+	nudged                 bool               // to be reported as received twice
 
 	conn               int // the host's socket
 	written, writeEnd  uint32
@@ -56,6 +59,7 @@ func (p *peer) receive(s segment) {
 	if flagsOf(s.flags)&1 != 0 {
 		end++
 	}
+	p.nudged = s.nudge
 	if end == s.seq {
 		if s.seq != p.rcvNxt {
 			p.ack() // a probe
@@ -85,6 +89,10 @@ func (p *peer) put(seq, end uint32, fin bool) {
 		// The newest range first: any three will do.
 		first := p.rng.IntN(len(p.ahead))
 		s.sack = slices.Clone(p.ahead[first:min(first+3, len(p.ahead))])
+	}
+	if p.sack && p.nudged {
+		s.sack = append([][2]uint32{{p.rcvNxt - 1, p.rcvNxt}}, s.sack[:min(len(s.sack), 2)]...)
+		p.nudged = false
 	}
 	if fin {
 		s.flags = "F."
@@ -123,9 +131,9 @@ func (p *peer) timer() {
 	}
 	switch {
 	case p.offer == 0 && now >= p.closedUntilMs:
-		p.offer = 2000 + uint32(p.rng.IntN(60000))
+		p.offer = (2000 + uint32(p.rng.IntN(60000))) * p.scale
 		p.ack()
-	case p.rng.IntN(200) == 0 && p.rcvNxt != p.rcvEnd:
+	case p.rng.IntN(200*int(p.scale)) == 0 && p.rcvNxt != p.rcvEnd:
 		p.offer = 0 // and all that is in flight is lost
 		p.closedUntilMs = now + int64(p.rng.IntN(3000))
 		p.ahead = nil
@@ -135,7 +143,7 @@ func (p *peer) timer() {
 
 // host moves bytes through the host's socket.
 func (p *peer) host() (busy bool) {
-	var b [4096]byte
+	b := make([]byte, 4096*p.scale*p.scale)
 	if n := min(p.writeEnd-p.written, uint32(p.rng.IntN(len(b)))); n > 0 {
 		for i := range n {
 			b[i] = pattern(p.n, 'h', p.written+i)
@@ -203,13 +211,19 @@ func TestEveryByteUnderLoss(t *testing.T) {
 		}
 		percent := int(seed % 6)
 		t.Run(fmt.Sprintf("seed %d, %d percent", seed, percent), func(t *testing.T) {
-			lossy(t, s, rand.New(rand.NewPCG(seed, 3)), percent)
+			lossy(t, s, rand.New(rand.NewPCG(seed, 3)), percent, nil)
 		})
 	}
 }
 
-func lossy(t *testing.T, s setup, rng *rand.Rand, percent int) {
+// lossy runs the streams. With bigBytes they are longer and the windows wide enough
+// for big frames, of which the guest drops those that refuse says.
+func lossy(t *testing.T, s setup, rng *rand.Rand, percent int, refuse func(segment) bool) Counters {
 	x := newScript(t, s)
+	scale := 1
+	if s.bigBytes > 0 {
+		scale = 6
+	}
 	var peers []*peer
 	for n := 1; n <= 3; n++ {
 		options := ""
@@ -220,7 +234,8 @@ func lossy(t *testing.T, s setup, rng *rand.Rand, percent int) {
 		p := &peer{
 			x: x, rng: rng, n: n, sack: n > 1, conn: rawConn(t, x.hosts[n].conn),
 			sndUna: 1, sndNxt: 1, sndEnd: 2 + uint32(rng.IntN(400_000)), window: 65000,
-			rcvNxt: 1, offer: 65520, written: 1, writeEnd: 1 + uint32(rng.IntN(400_000)), read: 1,
+			rcvNxt: 1, offer: uint32(65520 * scale), written: 1, writeEnd: 1 + uint32(rng.IntN(400_000*scale)), read: 1,
+			scale: uint32(scale), refuse: refuse,
 		}
 		p.rcvEnd = p.writeEnd + 1
 		peers = append(peers, p)
@@ -248,6 +263,7 @@ func lossy(t *testing.T, s setup, rng *rand.Rand, percent int) {
 	}
 	t.Logf("%.1f s of the clock, %+v", float64(x.link.NowMs-start)/1000, x.h.Counters)
 	x.got = nil
+	return x.h.Counters
 }
 
 // exchange lets every side have a turn.
@@ -256,8 +272,10 @@ func (x *script) exchange(rng *rand.Rand, peers []*peer, percent int) (busy bool
 	busy = x.turn(0)
 	x.collect()
 	for _, s := range disturb(rng, percent, x.got) {
-		peers[s.flow-1].receive(s)
 		busy = true
+		if p := peers[s.flow-1]; p.refuse == nil || !p.refuse(s) {
+			p.receive(s)
+		}
 	}
 	x.got = x.got[:0]
 	for _, p := range peers {

@@ -76,6 +76,7 @@ func (h *Handler) Detach(k *flowtable.Key) *Moving {
 	if f == h.gatherFlow {
 		h.flushGather()
 	}
+	h.bigForget(f) // what the guest takes is known to each worker by itself
 	m := &Moving{flow: *f}
 	if f.fd >= 0 {
 		h.cfg.Poller.Remove(int(f.fd))

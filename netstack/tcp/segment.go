@@ -48,6 +48,22 @@ func (h *Handler) windowField(f *flow) uint16 {
 // tells the guest so.
 func (h *Handler) putHeaders(f *flow, seq uint32, flags uint8, payloadBytes int) (header.Vnet, []byte) {
 	n := h.putIP(h.scratch[:], &f.key, header.TCPLen+payloadBytes)
+	return h.putTCP(f, n, seq, flags, payloadBytes)
+}
+
+// putOptionHeaders is putHeaders with a hop-by-hop header that can say the length
+// of a big packet. f is IPv6.
+func (h *Handler) putOptionHeaders(f *flow, seq uint32, flags uint8, payloadBytes int) (header.Vnet, []byte) {
+	ip := header.IP{Src: f.key.Remote, Dst: f.key.Local, Proto: header.ProtoHopByHop, TTL: hopLimit}
+	n := header.PutEth(h.scratch[:], h.cfg.Link.GuestMAC, h.cfg.Link.OurMAC, header.EtherTypeIPv6)
+	behind := header.JumboLen + header.TCPLen + payloadBytes
+	n += header.PutIPv6(h.scratch[n:], &ip, behind)
+	n += header.PutJumbo(h.scratch[n:], header.ProtoTCP, behind)
+	return h.putTCP(f, n, seq, flags, payloadBytes)
+}
+
+// putTCP goes on behind n bytes of headers in the scratch space.
+func (h *Handler) putTCP(f *flow, n int, seq uint32, flags uint8, payloadBytes int) (header.Vnet, []byte) {
 	t := header.TCPFields{
 		SrcPort: f.key.RemotePort, DstPort: f.key.LocalPort,
 		Seq: seq, Ack: f.ackSeq(), Flags: flags, Window: h.windowField(f),

@@ -24,6 +24,8 @@ type segment struct {
 	gso      int         // segment size of a frame of several
 	icmp     string      // an ICMP message about the flow instead
 	partial  bool        // the checksum is left to the guest
+	nudge    bool        // the old byte that follows a first big frame
+	option   bool        // there is a hop-by-hop header
 }
 
 func (s segment) String() string {

@@ -34,6 +34,9 @@ type Config struct {
 	// socket (the last number of tcp_wmem, tcp(7)); windows are scaled for it. 0
 	// takes Linux' own default.
 	MaxSendBufferBytes int
+	// MaxFrameBytes is how much TCP data a frame to a guest that takes frames
+	// above 64 KiB may carry, at most MaxBigBytes; 0 makes no such frames.
+	MaxFrameBytes int
 	// MaxFlows bounds the connections, MaxConnecting those whose host connect
 	// is under way. 0 takes the default.
 	MaxFlows, MaxConnecting int
@@ -64,6 +67,8 @@ type Counters struct {
 	ResetsSent        uint64 // RST segments to the guest
 	Limited           uint64 // flows refused by a limit, or for want of descriptors
 	Stashed           uint64 // bytes a socket did not take at once
+	BigToGuest        uint64 // frames above 64 KiB
+	BigRefused        uint64 // of these, first ones of a flow that the guest did not take
 	PeakFlows         uint64
 }
 
@@ -80,9 +85,10 @@ type Handler struct {
 	seed                    maphash.Seed
 
 	listeners   []Listener
-	acceptAtMs  int64 // when to accept again by the clock; 0: not
-	windowShift uint8 // scale of our windows
-	peekOffset  bool  // the kernel has SO_PEEK_OFF for TCP
+	acceptAtMs  int64        // when to accept again by the clock; 0: not
+	windowShift uint8        // scale of our windows
+	big         [2]bigFamily // IPv4, IPv6
+	peekOffset  bool         // the kernel has SO_PEEK_OFF for TCP
 
 	// What is gathered from the current batch for one flow's socket.
 	gather      []iov.Vec
@@ -307,6 +313,7 @@ func (h *Handler) release(i uint32, f *flow) {
 	h.dropEarly(i, f)
 	h.unlist(f)
 	h.dropHeld(i, f)
+	h.bigForget(f)
 	h.wheel.Cancel(i)
 	h.table.Delete(&f.key)
 	if o := h.cfg.Link.Others; o != nil {

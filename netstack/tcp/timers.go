@@ -85,6 +85,7 @@ func (h *Handler) duplicateAck(i uint32, f *flow) {
 // goBack sends again from the oldest byte that is not acknowledged.
 func (h *Handler) goBack(i uint32, f *flow) {
 	h.Counters.Retransmits++
+	h.bigUnanswered(f)
 	f.sndNxt, f.recover = f.sndUna, f.sndMax
 	if f.has(hasHeld) {
 		b := h.held[i]
@@ -214,6 +215,7 @@ func (h *Handler) dataTimeout(i uint32, f *flow) {
 		h.Counters.Timeouts++
 		h.dropHeld(i, f) // the guest may have let go of it (RFC 2018 section 8)
 		h.goBack(i, f)
+		h.bigForget(f)
 	}
 	h.armRTO(i, f)
 	if f.sndWnd == 0 && (f.has(hostReadable) || f.sndUna != f.sndMax) {

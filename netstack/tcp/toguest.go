@@ -103,19 +103,21 @@ func (h *Handler) sendRoom(f *flow) (room int, all bool) {
 	return int(free), all
 }
 
-// framePayload is the most data of f that one frame carries: as many segments
-// as fit an IP packet where the guest takes such frames, else one.
-func (h *Handler) framePayload(f *flow) int {
+// framePayload is the most data of f that one ordinary frame carries: as many
+// segments as fit an IP packet where the guest takes such frames, else one; and
+// the most of a big frame, or 0.
+func (h *Handler) framePayload(f *flow) (ordinary, big int) {
 	tso := uint64(header.FeatureGuestTSO4)
 	if f.v6() {
 		tso = header.FeatureGuestTSO6
 	}
 	mss := int(f.segmentBytes())
 	if !h.cfg.Link.Has(tso | header.FeatureGuestCsum) {
-		return mss
+		return mss, 0
 	}
+	big = h.bigPayload(f)
 	n := maxIPPacket - (headerBytes(f) - header.EthLen)
-	return max(n-n%mss, mss)
+	return max(n-n%mss, mss), big - big%mss
 }
 
 // sendData peeks up to want bytes at sndNxt straight into frames for the guest;
@@ -129,7 +131,7 @@ func (h *Handler) sendData(i uint32, f *flow, want int, all bool) (n int, more b
 		want = min(want, int(f.expect))
 	}
 	var rooms [maxOpenFrames]int32
-	opened, total := h.openFrames(f, rooms[:], want)
+	opened, total, options := h.openFrames(f, rooms[:], want)
 	if total == 0 {
 		h.park(i, f)
 		return 0, false
@@ -153,14 +155,17 @@ func (h *Handler) sendData(i uint32, f *flow, want int, all bool) (n int, more b
 	if n == total {
 		f.expect = uint32(min(max(4*n, minExpect), runBytes))
 	}
-	drained := n < total
+	drained, asked := n < total, f.big == bigAsked
 	left := n
 	for j := 0; j < opened && left > 0; j++ {
 		m := min(left, int(rooms[j]))
 		left -= m
-		h.endFrame(f, m, drained && left == 0)
+		h.endFrame(f, m, drained && left == 0, options>>j&1 != 0)
 	}
 	h.cfg.Queue.Cancel()
+	if f.big == bigAsked && !asked {
+		h.nudgeGuest(f)
+	}
 	h.Counters.BytesToGuest += uint64(n)
 	h.sent(i, f)
 	if drained && !f.has(hostEnded|hostUrgent) {
@@ -170,12 +175,20 @@ func (h *Handler) sendData(i uint32, f *flow, want int, all bool) (n int, more b
 	return n, true
 }
 
-// openFrames begins frames for up to want bytes.
-func (h *Handler) openFrames(f *flow, rooms []int32, want int) (opened, total int) {
-	most := h.framePayload(f)
+// openFrames begins frames for up to want bytes. options has a bit for each that
+// has room for the IPv6 option of a big frame.
+func (h *Handler) openFrames(f *flow, rooms []int32, want int) (opened, total int, options uint64) {
+	most, big := h.framePayload(f)
 	for opened < len(rooms) && total < want {
-		ask := min(want-total, most)
-		room := h.cfg.Queue.Begin(headerBytes(f), ask)
+		ask, hdr := min(want-total, most), headerBytes(f)
+		if want-total > most && big > most && (opened == 0 || f.big == bigTaken) {
+			ask = min(want-total, big)
+			if more := h.bigHeaderBytes(f); more > 0 {
+				hdr += more
+				options |= 1 << opened
+			}
+		}
+		room := h.cfg.Queue.Begin(hdr, ask)
 		if room == 0 {
 			break
 		}
@@ -186,17 +199,26 @@ func (h *Handler) openFrames(f *flow, rooms []int32, want int) (opened, total in
 			break
 		}
 	}
-	return opened, total
+	return opened, total, options
 }
 
 // endFrame ends the oldest open frame with n bytes of data that begin at
-// sndNxt, and moves sndNxt on.
-func (h *Handler) endFrame(f *flow, n int, last bool) {
+// sndNxt, and moves sndNxt on. option says that there is room for the option of a
+// big frame.
+func (h *Handler) endFrame(f *flow, n int, last, option bool) {
 	flags := uint8(header.TCPAck)
 	if last {
 		flags |= header.TCPPsh
 	}
-	v, hdr := h.putHeaders(f, f.sndNxt, flags, n)
+	v, hdr := header.Vnet{}, []byte(nil)
+	if option {
+		v, hdr = h.putOptionHeaders(f, f.sndNxt, flags, n)
+	} else {
+		v, hdr = h.putHeaders(f, f.sndNxt, flags, n)
+	}
+	if isBig(f, len(hdr)+n) {
+		h.bigSent(f, n)
+	}
 	if mss := f.segmentBytes(); n > int(mss) {
 		v.GSOType, v.GSOSize, v.HdrLen = header.GSOTCPv4, uint16(mss), uint16(len(hdr))
 		if f.v6() {

@@ -73,6 +73,7 @@ type setup struct {
 	noGuest      bool // its address is not known yet
 	maxFlows     int
 	maxConnect   int
+	bigBytes     int             // Config.MaxFrameBytes
 	faults       *ringtest.Fault // of guest memory
 }
 
@@ -128,7 +129,7 @@ func newWorld(t testing.TB, s setup) *world {
 	w.h = New(Config{
 		Link: w.link, Queue: w.q, Poller: w.poll, Map: amap,
 		FlowHandler: onFlow, ListenHandler: onListener,
-		MaxFlows: s.maxFlows, MaxConnecting: s.maxConnect,
+		MaxFlows: s.maxFlows, MaxConnecting: s.maxConnect, MaxFrameBytes: s.bigBytes,
 	})
 	if s.noPeekOffset {
 		w.h.peekOffset = false

@@ -23,6 +23,9 @@ func (o *Options) check(fs *pflag.FlagSet) error {
 	if o.Background && o.StatsSeconds > 0 {
 		return fmt.Errorf("--stats \"%d\": needs --foreground", o.StatsSeconds)
 	}
+	if o.NoBigTCP && fs.Changed("gso-max-size") {
+		return fmt.Errorf("--gso-max-size \"%d\": cannot be combined with --no-big-tcp", o.GSOMaxBytes)
+	}
 	if fs.Changed("log-size") && o.LogFile == "" {
 		return fmt.Errorf("--log-size \"%d\": needs --log-file, whose size it limits", o.LogBytes)
 	}

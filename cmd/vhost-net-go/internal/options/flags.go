@@ -5,6 +5,7 @@ import (
 
 	"github.com/vhost-net-go/vhost-net-go/netstack/capture"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
+	"github.com/vhost-net-go/vhost-net-go/netstack/tcp"
 )
 
 // forwardState is what -t and -u collected, and whether "none" was among it.
@@ -129,6 +130,8 @@ func addNameFlags(fs *pflag.FlagSet, o *Options) {
 func addSwitches(fs *pflag.FlagSet, o *Options) {
 	onP(fs, &o.NoTCP, "no-tcp", "", "drop TCP")
 	onP(fs, &o.NoUDP, "no-udp", "", "drop UDP")
+	onP(fs, &o.NoBigTCP, "no-big-tcp", "", "no frames above 64 KiB to the guest")
+	valueP(fs, "gso-max-size", "", "`BYTES` of TCP data in such a frame at most (default 262144)", setInt(&o.GSOMaxBytes, MinGSOMaxBytes, tcp.MaxBigBytes, "bytes"))
 	onP(fs, &o.NoICMP, "no-icmp", "", "drop ping; implies --no-ndp")
 	onP(fs, &o.NoDHCP, "no-dhcp", "", "no DHCP server")
 	onP(fs, &o.NoNDP, "no-ndp", "", "no neighbour discovery; implies --no-ra")

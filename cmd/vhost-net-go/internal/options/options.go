@@ -33,6 +33,10 @@ const (
 	// MaxDNSPerFamily and MaxSearch bound what is announced to the guest.
 	MaxDNSPerFamily = 3
 	MaxSearch       = 6
+	// MinGSOMaxBytes is where frames above 64 KiB begin. Of DefaultGSOMaxBytes
+	// docs/performance.md tells what is known.
+	MinGSOMaxBytes     = 64 << 10
+	DefaultGSOMaxBytes = 256 << 10
 	// DefaultReconnectMs is the longest wait between two attempts of --client.
 	DefaultReconnectMs = 1000
 	// MaxQueues is the largest number of queue pairs.
@@ -156,6 +160,11 @@ type Options struct {
 	MapGuest4, MapGuest6 netip.Addr
 
 	NoTCP, NoUDP, NoICMP, NoDHCP, NoDHCP6, NoNDP, NoRA bool
+
+	// GSOMaxBytes is how much TCP data a frame to the guest carries at most, if
+	// the guest takes frames above 64 KiB; NoBigTCP makes none of those.
+	GSOMaxBytes int
+	NoBigTCP    bool
 
 	// addrLen4 is the prefix length written behind -a, 0 for none.
 	addrLen4 int

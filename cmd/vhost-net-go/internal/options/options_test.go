@@ -31,7 +31,7 @@ func rule(p forward.Proto, host, guest uint16) forward.Rule {
 
 // defaults is what an empty command line means.
 func defaults() Options {
-	return Options{FD: -1, ReconnectMs: DefaultReconnectMs, SocketMode: DefaultSocketMode, LogBytes: DefaultLogBytes}
+	return Options{FD: -1, ReconnectMs: DefaultReconnectMs, GSOMaxBytes: DefaultGSOMaxBytes, SocketMode: DefaultSocketMode, LogBytes: DefaultLogBytes}
 }
 
 func everything(p forward.Proto, except ...forward.Range) forward.Rule {
@@ -100,6 +100,8 @@ func TestParse(t *testing.T) {
 		}},
 		{"--no-tcp --no-udp --no-dhcp --no-dhcpv6 --no-ra", func(o *Options) { o.NoTCP, o.NoUDP, o.NoDHCP, o.NoDHCP6, o.NoRA = true, true, true, true, true }},
 		{"--no-icmp", func(o *Options) { o.NoICMP, o.NoNDP, o.NoRA = true, true, true }},
+		{"--no-big-tcp", func(o *Options) { o.NoBigTCP = true }},
+		{"--gso-max-size 524288", func(o *Options) { o.GSOMaxBytes = 524288 }},
 		{"--no-ndp", func(o *Options) { o.NoNDP, o.NoRA = true, true }},
 		{"-t all -t 8080:80 -u ~53", func(o *Options) {
 			o.Forwards = []forward.Rule{everything(forward.TCP), rule(forward.TCP, 8080, 80), everything(forward.UDP, forward.Range{First: 53, Last: 53})}
@@ -173,6 +175,9 @@ func TestParseRefuses(t *testing.T) {
 		{"--socket-mode 1777", []string{"--socket-mode", `"1777"`, "0777"}},
 		{"--log-size 100 -l /l", []string{"--log-size", `"100"`, "40960"}},
 		{"--log-size 50000", []string{"--log-size", `"50000"`, "needs --log-file"}},
+		{"--gso-max-size 65535", []string{"--gso-max-size", `"65535"`, "65536"}},
+		{"--gso-max-size 524289", []string{"--gso-max-size", `"524289"`, "524288"}},
+		{"--gso-max-size 100000 --no-big-tcp", []string{"--gso-max-size", "--no-big-tcp"}},
 		{"-m 67", []string{"-m, --mtu", `"67"`, "68 to 65521"}},
 		{"-m 65522", []string{"-m, --mtu", `"65522"`, "68 to 65521"}},
 		{"-m 1279", []string{"-m, --mtu", `"1279"`, "1280", "--ipv4-only"}},
@@ -277,7 +282,7 @@ func TestUsageNamesEveryOption(t *testing.T) {
 	for _, name := range strings.Fields("socket fd one-off foreground print-capabilities vhost-user tcp-ports udp-ports " +
 		"address netmask gateway mtu mac-addr dns search ipv4-only ipv6-only debug trace quiet log-file log-size pid help " +
 		"version interface outbound hostname map-host-loopback no-map-gw dns-forward dns-host no-tcp no-udp no-icmp no-dhcp " +
-		"no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms queues config runas stats freebind outbound-if4 outbound-if6 map-guest-addr") {
+		"no-big-tcp gso-max-size no-dhcpv6 fqdn dhcp-boot no-ndp no-ra client socket-mode reconnect-ms queues config runas stats freebind outbound-if4 outbound-if6 map-guest-addr") {
 		if !strings.Contains(u, "--"+name) {
 			t.Errorf("--%s is missing", name)
 		}

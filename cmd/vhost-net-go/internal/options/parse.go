@@ -22,7 +22,7 @@ func Parse(args []string) (Options, error) { return parse(args, false) }
 func ParsePasst(args []string) (Options, error) { return parse(args, true) }
 
 func parse(args []string, passt bool) (Options, error) {
-	o := Options{Passt: passt, FD: -1, ReconnectMs: DefaultReconnectMs, SocketMode: DefaultSocketMode}
+	o := Options{Passt: passt, FD: -1, ReconnectMs: DefaultReconnectMs, GSOMaxBytes: DefaultGSOMaxBytes, SocketMode: DefaultSocketMode}
 	fwd := &forwardState{rules: map[forward.Proto][]forward.Rule{}, none: map[forward.Proto]bool{}}
 	fs := newFlagSet(&o, fwd)
 	if err := fs.Parse(args); err != nil {
