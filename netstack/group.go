@@ -2,6 +2,7 @@ package netstack
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ func NewGroup(cfg Config, maxPairs int, onBroken func(pair int, tx bool, err err
 	}
 	g.first, g.workers = w, []*Worker{w}
 	g.cfg.Forwards, g.cfg.Sockets = nil, nil // the first worker has them
+	makeProcessors(1)
 	go w.run()
 	return g, nil
 }
@@ -127,8 +129,19 @@ func (g *Group) worker(pair int) (*Worker, error) {
 		w.link.Features = g.features
 		g.join(w)
 		g.unborn = append(g.unborn, w)
+		makeProcessors(len(g.workers))
 	}
 	return g.workers[pair], nil
+}
+
+// makeProcessors gives the Go scheduler a processor for each worker, and one for
+// everything else: a busy worker keeps its own while it waits (package poller), so
+// that with fewer of them workers would wait for each other's waits. They are
+// never taken back.
+func makeProcessors(workers int) {
+	if runtime.GOMAXPROCS(0) < workers+1 {
+		runtime.GOMAXPROCS(workers + 1)
+	}
 }
 
 // join makes w one of the workers. With the second one, the first one begins to

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -52,6 +53,14 @@ func newPairs(t *testing.T, cfg netstack.Config, n int, proto uint8) *pairs {
 
 // use makes pair i the one that the guest sends and listens on.
 func (p *pairs) use(i int) { p.rig = p.rigs[i] }
+
+// connect is that of one pair. Its last frame is handled when it returns: seen
+// after a later one on another pair, it would take the flow back.
+func (p *pairs) connect() {
+	p.t.Helper()
+	p.alloc.connect()
+	p.settled()
+}
 
 // settled waits until everything that the guest sent was handled.
 func (p *pairs) settled() {
@@ -206,6 +215,7 @@ func TestDisabledPairGoesOn(t *testing.T) {
 		if flows := p.check(); flows[0] != 1 {
 			t.Errorf("flows %v, want it at the first pair", flows)
 		}
+		p.settled()
 		p.enable(1, true)
 	}
 }
@@ -435,4 +445,15 @@ func TestGroupRefuses(t *testing.T) {
 			t.Error("a third pair of two")
 		}
 	})
+}
+
+// TestProcessors: each worker has a processor of the scheduler to itself, and
+// there is one for everybody else.
+func TestProcessors(t *testing.T) {
+	was := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(was)
+	newPairs(t, testConfig(), 3, header.ProtoTCP)
+	if n := runtime.GOMAXPROCS(0); n != 4 {
+		t.Errorf("%d processors for 3 workers, want 4", n)
+	}
 }

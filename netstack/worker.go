@@ -76,6 +76,7 @@ type Worker struct {
 func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 	w, err := newWorker(cfg, time.Now(), onBroken)
 	if err == nil {
+		makeProcessors(1)
 		go w.run()
 	}
 	return w, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -49,10 +48,6 @@ func serve(ctx context.Context, j job) error {
 	}
 	defer d.workers.Close()
 	go memory.run(ctx, debug.FreeOSMemory, reclaimRest)
-	// A busy worker keeps its processor; everything else needs one besides.
-	if runtime.GOMAXPROCS(0) < 2 {
-		runtime.GOMAXPROCS(2)
-	}
 	// Whoever was told that we are ready may signal at once.
 	signals, stop := reportSignals()
 	defer stop()
