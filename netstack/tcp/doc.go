@@ -88,8 +88,10 @@
 // two segments held count as three duplicates (RFC 6675 section 4). A range that
 // ends before the acknowledgement was received twice and means nothing (RFC 2883).
 //
-// The retransmission timer sends everything again from sndUna and forgets what the
-// guest held. Its value is measured (RFC 6298) with a floor of 200 ms. A closed
+// The retransmission timer goes back to sndUna and forgets what the guest held. It
+// sends one segment, and the rest when the guest answers (the loss window of RFC
+// 5681 section 3.1): a guest that is short of memory drops whole frames, without a
+// word. Its value is measured (RFC 6298) with a floor of 200 ms. A closed
 // window is probed with one byte, with back-off, for as long as data waits and the
 // guest answers (RFC 9293 section 3.8.6.1). There is no congestion window towards
 // the guest: the path is one memory copy long, and the window bounds what is in

@@ -49,6 +49,7 @@ const (
 	ackStash                      // the guest is told that we have what is in the stash
 	sentOnce                      // the host's socket has taken something
 	noDelay                       // Nagle's algorithm is off at the host's socket
+	timedOut                      // the timer ran out: one segment at a time until the guest answers
 )
 
 // flow is one connection. It is kept small: there may be 100 000.

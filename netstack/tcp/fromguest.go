@@ -261,6 +261,10 @@ func (h *Handler) acked(i uint32, f *flow, ack uint32) {
 		f.recover = ack - 1
 	}
 	f.dupAcks, f.retries = 0, 0
+	if f.has(timedOut) {
+		f.clear(timedOut)
+		h.makeReady(i, f)
+	}
 	if f.has(timing) && atOrAfter(ack, f.timeSeq) {
 		h.sampleRTT(f)
 	}
@@ -292,7 +296,7 @@ func (h *Handler) windowFromGuest(i uint32, f *flow, seq, wnd uint32) {
 		h.dropHeld(i, f)
 		h.bigForget(f)
 		f.sndNxt, f.retries = f.sndUna, 0
-		f.clear(windowFull | rtoArmed | timing)
+		f.clear(windowFull | rtoArmed | timing | timedOut)
 		h.makeReady(i, f)
 	case !f.has(windowFull):
 	case wnd > was || f.inFlight() < wnd:

@@ -71,7 +71,10 @@ func TestSelectiveAcknowledgement(t *testing.T) {
 			guest > . 1 ack 1 sack 1001:2001
 			backend silent
 			+200ms
-			backend < data 1:3001
+			backend < . 1:1001              # one segment, until the guest answers
+			backend silent
+			guest > . 1 ack 1001
+			backend < data 1001:3001
 			guest > . 1 ack 3001
 		`},
 		{"what is sent again is lost again", setup{}, `
@@ -84,7 +87,9 @@ func TestSelectiveAcknowledgement(t *testing.T) {
 			guest > . 1 ack 1 sack 1001:5001
 			backend silent
 			+200ms
-			backend < data 1:5001
+			backend < . 1:1001
+			guest > . 1 ack 1001
+			backend < data 1001:5001
 			guest > . 1 ack 5001
 		`},
 		{"nonsense", setup{}, `

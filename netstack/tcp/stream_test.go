@@ -297,12 +297,13 @@ func TestLossTowardsGuest(t *testing.T) {
 			host writes 2000
 			backend < data 1:2001
 			+200ms
-			backend < data 1:2001
+			backend < . 1:1001
 			+400ms
-			backend < data 1:2001
+			backend < . 1:1001
 			+800ms
-			backend < data 1:2001
+			backend < . 1:1001
 			guest > . 1 ack 1001
+			backend < . 1001:2001
 			backend silent
 			+199ms
 			backend silent
@@ -345,11 +346,13 @@ func TestLossTowardsGuest(t *testing.T) {
 			host closes
 			backend < F. 1501 ack 1
 			+200ms
-			backend < data 1:1501
-			backend < F. 1501 ack 1
+			backend < . 1:1001
 			guest > . 1 ack 1001
+			backend < . 1001:1501
+			backend < F. 1501 ack 1
 			+200ms
 			backend < . 1001:1501
+			guest > . 1 ack 1501
 			backend < F. 1501
 			guest > F. 1 ack 1502
 			backend < . 1502 ack 2

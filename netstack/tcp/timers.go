@@ -215,6 +215,7 @@ func (h *Handler) dataTimeout(i uint32, f *flow) {
 		h.Counters.Timeouts++
 		h.dropHeld(i, f) // the guest may have let go of it (RFC 2018 section 8)
 		h.goBack(i, f)
+		f.set(timedOut)
 		h.bigForget(f)
 	}
 	h.armRTO(i, f)

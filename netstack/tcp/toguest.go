@@ -38,6 +38,14 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 	left := runBytes
 	for f.state == established {
 		most := left
+		if f.has(timedOut) && f.sndUna != f.sndMax {
+			// The loss window (RFC 5681 section 3.1). A guest that is short of
+			// memory drops large frames without a word, and takes a small one.
+			if f.inFlight() > 0 {
+				return
+			}
+			most = int(f.segmentBytes())
+		}
 		if f.has(hasHeld) && before(f.sndNxt, f.sndMax) {
 			if n := h.toMissing(i, f); n > 0 {
 				most = min(most, int(n))

@@ -273,7 +273,9 @@ func TestWithoutPeekOffset(t *testing.T) {
 			backend < data 1:3001
 			guest > . 1 ack 1001
 			+200ms
-			backend < data 1001:3001
+			backend < . 1001:2001
+			guest > . 1 ack 2001
+			backend < . 2001:3001
 		`},
 		{"abort while nothing is acknowledged", old, `
 			guest opens mss 1000 wscale 7
