@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,6 +28,11 @@ const onceVar = "VHOST_NET_GO_TEST_ONCE"
 
 // TestMain lets the scripts run this test binary as "vhost-net-go".
 func TestMain(m *testing.M) {
+	// Under nohup the daemon honours that HUP is ignored, but a script is about it.
+	// What a program handles, its children do not ignore.
+	if signal.Ignored(unix.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
+	}
 	testscript.Main(m, map[string]func(){
 		"vhost-net-go": func() { os.Exit(runMain(os.Args, os.Stdout, os.Stderr, standIn)) },
 		// daemon has the real data path.
