@@ -16,7 +16,7 @@ func TestQEMUArgs(t *testing.T) {
 		{"connects", func(*QEMUConfig) {}, "-chardev socket,id=c0,path=/tmp/s -netdev vhost-user,id=n0,chardev=c0 -device", "server"},
 		{"comes back", func(c *QEMUConfig) { c.ReconnectMs = 100 }, "path=/tmp/s,reconnect-ms=100 ", "server"},
 		{"listens", func(c *QEMUConfig) { c.Listen = true }, "path=/tmp/s,server=on,wait=off ", "reconnect"},
-		{"memory", func(c *QEMUConfig) { c.MemoryMB = 1024 }, "-m 1024 -object memory-backend-memfd,id=mem,size=1024M,share=on", "512"},
+		{"memory", func(c *QEMUConfig) { c.MemoryMB = 1024 }, "-m 1024 -smp 1 -object memory-backend-memfd,id=mem,size=1024M,share=on", "512"},
 		{"kvm", func(c *QEMUConfig) { c.Accel = "kvm" }, "accel=kvm,memory-backend=mem -cpu host", "tcg"},
 		{"tcg", func(*QEMUConfig) {}, "accel=tcg,memory-backend=mem -cpu max", "kvm"},
 		{"no card", func(c *QEMUConfig) { c.Socket = "" }, "-serial stdio", "virtio-net"},
