@@ -7,8 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/vhost-net-go/vhost-net-go/qemu-tests/jsonfile"
 )
 
 // report is the JSON document. Throughput is in Mbit/s.
@@ -100,16 +101,4 @@ func (r *row) resume(old []rowResult) {
 	}
 }
 
-func (r *report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
+func (r *report) write(path string) error { return jsonfile.Write(path, r) }

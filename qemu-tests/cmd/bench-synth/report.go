@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/vhost-net-go/vhost-net-go/qemu-tests/jsonfile"
 )
 
 // report is the JSON document.
@@ -109,16 +108,4 @@ func (r report) print(w io.Writer) {
 	}
 }
 
-func (r report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
+func (r report) write(path string) error { return jsonfile.Write(path, r) }

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/vhost-net-go/vhost-net-go/qemu-tests/jsonfile"
 )
 
 // document is the JSON file. Everything in a line follows from its samples.
@@ -68,19 +69,7 @@ func readDocument(path string) (*document, error) {
 	return d, nil
 }
 
-func (d *document) write(path string) error {
-	text, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
+func (d *document) write(path string) error { return jsonfile.Write(path, d) }
 
 // line returns the line of a row, a new one if need be.
 func (d *document) line(r row, guest string, mtu int) *line {
