@@ -58,12 +58,9 @@ func openEndpoint(opts *options.Options, log *logging.Log, sockets inherit.Socke
 	return src, nil
 }
 
-// maxSocketPath is the longest path of a Unix socket, in bytes (unix(7)).
-const maxSocketPath = 107
-
 // shorter prefers the absolute path as long as a socket can have it.
 func shorter(path, abs string) string {
-	if len(abs) > maxSocketPath {
+	if len(abs) > options.MaxSocketPath {
 		return path
 	}
 	return abs

@@ -148,7 +148,7 @@ func TestParse(t *testing.T) {
 
 // Each error must name the option, quote the value and state the rule.
 func TestParseRefuses(t *testing.T) {
-	long := strings.Repeat("x", maxSocketPath+1)
+	long := strings.Repeat("x", MaxSocketPath+1)
 	tests := []struct {
 		args string
 		want []string

@@ -12,9 +12,9 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/sandbox"
 )
 
-// maxSocketPath is the longest path that fits sockaddr_un (linux/un.h: 108
+// MaxSocketPath is the longest path that fits sockaddr_un (linux/un.h: 108
 // bytes with the closing zero byte).
-const maxSocketPath = 107
+const MaxSocketPath = 107
 
 // noValue is what an option without a value is set to when it is used.
 const noValue = "true"
@@ -145,8 +145,8 @@ func setSocketPath(dst *string) func(string) error {
 		if text == "" || strings.ContainsRune(text, 0) {
 			return errors.New("must be a path")
 		}
-		if len(text) > maxSocketPath {
-			return fmt.Errorf("is %d bytes long; a socket path has at most %d", len(text), maxSocketPath)
+		if len(text) > MaxSocketPath {
+			return fmt.Errorf("is %d bytes long; a socket path has at most %d", len(text), MaxSocketPath)
 		}
 		*dst = text
 		return nil
