@@ -274,28 +274,28 @@ func (o *others) take(f keptFrame) {
 
 // replay handles the frames that have waited for the flow k.
 func (o *others) replay(k flowtable.Key) {
-	a := o.awaited[k]
-	if a == nil {
-		return
-	}
-	delete(o.awaited, k)
-	for _, b := range a.frames {
-		o.keptBytes -= len(b.bytes)
+	for _, b := range o.taken(k) {
 		o.take(b)
 	}
 }
 
 // forget drops the frames that have waited for the flow k; the guest sends again.
 func (o *others) forget(k flowtable.Key) {
+	o.counters.Dropped += uint64(len(o.taken(k)))
+}
+
+// taken ends the wait for the flow k and returns the frames that waited. None of
+// them counts as kept any more, also if a fault ends what is done with them.
+func (o *others) taken(k flowtable.Key) []keptFrame {
 	a := o.awaited[k]
 	if a == nil {
-		return
+		return nil
 	}
 	delete(o.awaited, k)
 	for _, b := range a.frames {
 		o.keptBytes -= len(b.bytes)
 	}
-	o.counters.Dropped += uint64(len(a.frames))
+	return a.frames
 }
 
 // drop ends what a message brings that nobody will read.
