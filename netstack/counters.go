@@ -31,8 +31,11 @@ type Snapshot struct {
 	TCPFlows int
 	UDP      udp.Counters
 	UDPFlows int
-	Ping     icmp.Counters
-	Pings    int
+	// TCPMaxFlows and UDPMaxFlows are how many flows there may be.
+	TCPMaxFlows, UDPMaxFlows int
+
+	Ping  icmp.Counters
+	Pings int
 
 	Reassembly reassembly.Counters
 	Moves      MoveCounters // zero where there is one queue pair
@@ -53,10 +56,10 @@ func (w *Worker) Snapshot() Snapshot {
 func (w *Worker) snapshot() (s Snapshot) {
 	s.Counters, s.Queue = w.counters, w.queue.Counters
 	if t := w.protos.tcp; t != nil {
-		s.TCP, s.TCPFlows = t.Counters, t.NumFlows()
+		s.TCP, s.TCPFlows, s.TCPMaxFlows = t.Counters, t.NumFlows(), t.MaxFlows()
 	}
 	if u := w.protos.udp; u != nil {
-		s.UDP, s.UDPFlows = u.Stats(), u.NumFlows()
+		s.UDP, s.UDPFlows, s.UDPMaxFlows = u.Stats(), u.NumFlows(), u.MaxFlows()
 	}
 	if p := w.protos.icmp; p != nil {
 		s.Ping, s.Pings = p.Stats(), p.NumFlows()

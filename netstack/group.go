@@ -19,6 +19,7 @@ import (
 // inside Park. docs/architecture.md tells who owns what.
 type Group struct {
 	cfg      Config
+	host     hostFacts
 	maxPairs int
 	onBroken func(pair int, tx bool, err error)
 	base     time.Time
@@ -41,13 +42,19 @@ type Group struct {
 const MaxPairs = 64
 
 // NewGroup makes a group for up to maxPairs queue pairs, and starts the worker of
-// the first one. onBroken is called as that of NewWorker.
+// the first one. What has to be read from the system is read here, so that the
+// process may give that up before the other workers are made. onBroken is called
+// as that of NewWorker.
 func NewGroup(cfg Config, maxPairs int, onBroken func(pair int, tx bool, err error)) (*Group, error) {
 	if maxPairs < 1 || maxPairs > MaxPairs {
 		return nil, fmt.Errorf("%d queue pairs, want 1 to %d", maxPairs, MaxPairs)
 	}
-	g := &Group{cfg: cfg, maxPairs: maxPairs, onBroken: onBroken, base: time.Now()}
-	w, err := newWorker(cfg, g.base, g.broken(0))
+	host, err := askHost()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{cfg: cfg, host: host, maxPairs: maxPairs, onBroken: onBroken, base: time.Now()}
+	w, err := newWorker(cfg, host, g.base, g.broken(0))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +129,7 @@ func (g *Group) worker(pair int) (*Worker, error) {
 		return nil, fmt.Errorf("queue pair %d, there are %d", pair, g.maxPairs)
 	}
 	for len(g.workers) <= pair {
-		w, err := newWorker(g.cfg, g.base, g.broken(len(g.workers)))
+		w, err := newWorker(g.cfg, g.host, g.base, g.broken(len(g.workers)))
 		if err != nil {
 			return nil, fmt.Errorf("worker of queue pair %d: %w", len(g.workers), err)
 		}

@@ -35,7 +35,7 @@ type protocols struct {
 	forwards  []Forward
 }
 
-func (p *protocols) init(cfg Config, w *Worker) error {
+func (p *protocols) init(cfg Config, host hostFacts, w *Worker) error {
 	out4, out6 := header.AddrFromNetip(cfg.Outbound4), header.AddrFromNetip(cfg.Outbound6)
 	dev4, dev6 := hostsock.DeviceNamed(cfg.OutboundIf4), hostsock.DeviceNamed(cfg.OutboundIf6)
 	p.fragments = reassembly.New(0)
@@ -43,7 +43,8 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		p.tcp = tcp.New(tcp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onTCP, ListenHandler: onTCPListen,
-			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, MaxSendBufferBytes: hostsock.MaxSendBuffer(),
+			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, Descriptors: host.descriptors,
+			MaxSendBufferBytes: host.maxSendBufferBytes, NoPeekOffset: !host.hasPeekOffset,
 			Shrunk:        cfg.Shrunk,
 			MaxFrameBytes: cfg.MaxFrameBytes,
 		})
@@ -53,7 +54,7 @@ func (p *protocols) init(cfg Config, w *Worker) error {
 		p.udp = udp.New(udp.Config{
 			Link: &w.link, Queue: w.queue, Poller: w.poll, Map: w.amap,
 			FlowHandler: onUDP, ListenHandler: onUDPListen,
-			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6,
+			Outbound4: out4, Outbound6: out6, Device4: dev4, Device6: dev6, Descriptors: host.descriptors,
 		})
 		p.all = append(p.all, p.udp)
 	}

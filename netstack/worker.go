@@ -74,7 +74,11 @@ type Worker struct {
 // touched again until it is started anew; onBroken must not block or call the
 // worker.
 func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
-	w, err := newWorker(cfg, time.Now(), onBroken)
+	host, err := askHost()
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWorker(cfg, host, time.Now(), onBroken)
 	if err == nil {
 		makeProcessors(1)
 		go w.run()
@@ -82,8 +86,9 @@ func NewWorker(cfg Config, onBroken func(tx bool, err error)) (*Worker, error) {
 	return w, err
 }
 
-// newWorker makes a worker that counts its time from base, and is to be run.
-func newWorker(cfg Config, base time.Time, onBroken func(tx bool, err error)) (*Worker, error) {
+// newWorker makes a worker that counts its time from base, and is to be run. It
+// asks the system for nothing but descriptors.
+func newWorker(cfg Config, host hostFacts, base time.Time, onBroken func(tx bool, err error)) (*Worker, error) {
 	w := &Worker{
 		base: base, onBroken: onBroken,
 		parked: make(chan struct{}), resume: make(chan struct{}), done: make(chan struct{}),
@@ -114,7 +119,7 @@ func newWorker(cfg Config, base time.Time, onBroken func(tx bool, err error)) (*
 		w.tx.batch = min(cfg.TxBatchFrames, maxTxBatch)
 	}
 	w.in.init()
-	if err := w.protos.init(cfg, w); err != nil {
+	if err := w.protos.init(cfg, host, w); err != nil {
 		w.protos.close()
 		w.poll.Close()
 		return nil, err

@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 		"used": func() {
 			os.Exit(runMain(append([]string{"vhost-net-go"}, os.Args[1:]...), os.Stdout, os.Stderr, useAll))
 		},
+		// pairs makes the workers of all queue pairs in the sandbox.
+		"pairs": func() { os.Exit(pairsInSandbox(os.Stdout, os.Stderr)) },
 		// managed plays the service manager: it opens the sockets that its
 		// first argument lists and writes what it is told to standard output.
 		"managed": func() { os.Exit(managed(os.Args[1], os.Args[2:])) },

@@ -117,7 +117,7 @@ func TestDatagramExchange(t *testing.T) {
 			t.Errorf("empty error queue: %v", errno)
 		}
 	}
-	if DescriptorLimit() < 8 {
-		t.Errorf("DescriptorLimit = %d", DescriptorLimit())
+	if n, err := DescriptorLimit(); n < 8 || err != nil {
+		t.Errorf("DescriptorLimit = %d, %v", n, err)
 	}
 }

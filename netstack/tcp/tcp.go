@@ -37,8 +37,12 @@ type Config struct {
 	// MaxFrameBytes is how much TCP data a frame to a guest that takes frames
 	// above 64 KiB may carry, at most MaxBigBytes; 0 makes no such frames.
 	MaxFrameBytes int
+	// NoPeekOffset says that the kernel refuses SO_PEEK_OFF (hostsock.HasPeekOffset).
+	NoPeekOffset bool
+	// Descriptors is how many the process may have; 0 sets no bound.
+	Descriptors int
 	// MaxFlows bounds the connections, MaxConnecting those whose host connect
-	// is under way. 0 takes the default.
+	// is under way. 0 takes the default, as far as Descriptors allows.
 	MaxFlows, MaxConnecting int
 	// Shrunk, if not nil, is called when the memory of many flows was let go.
 	Shrunk func()
@@ -123,10 +127,12 @@ type Handler struct {
 // New returns a handler without flows.
 func New(cfg Config) *Handler {
 	if cfg.MaxFlows == 0 {
-		// Some descriptors must be left for UDP, which takes a quarter, and for
-		// the next frontend.
-		limit := hostsock.DescriptorLimit()
-		cfg.MaxFlows = max(min(defaultMaxFlows, limit-limit/4-reservedDescriptors), limit/4)
+		cfg.MaxFlows = defaultMaxFlows
+		if limit := cfg.Descriptors; limit > 0 {
+			// Some must be left for UDP, which takes a quarter, and for the next
+			// frontend.
+			cfg.MaxFlows = max(min(defaultMaxFlows, limit-limit/4-reservedDescriptors), limit/4)
+		}
 	}
 	if cfg.MaxConnecting == 0 {
 		cfg.MaxConnecting = defaultMaxConnecting
@@ -144,7 +150,7 @@ func New(cfg Config) *Handler {
 		held:        map[uint32]scoreboard{},
 		gather:      make([]iov.Vec, 0, hostsock.MaxVecs),
 		accepting:   -1,
-		peekOffset:  hostsock.HasPeekOffset(),
+		peekOffset:  !cfg.NoPeekOffset,
 	}
 	h.makeLists()
 	h.table = flowtable.New(&h.flows)
@@ -154,6 +160,9 @@ func New(cfg Config) *Handler {
 
 // NumFlows returns how many flows there are.
 func (h *Handler) NumFlows() int { return h.flows.live }
+
+// MaxFlows returns how many flows there may be.
+func (h *Handler) MaxFlows() int { return h.cfg.MaxFlows }
 
 // now is the turn's time modulo 2^32 ms: comparisons reach 24 days.
 func (h *Handler) now() uint32 { return uint32(h.cfg.Link.NowMs) }

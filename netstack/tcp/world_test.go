@@ -130,10 +130,8 @@ func newWorld(t testing.TB, s setup) *world {
 		Link: w.link, Queue: w.q, Poller: w.poll, Map: amap,
 		FlowHandler: onFlow, ListenHandler: onListener,
 		MaxFlows: s.maxFlows, MaxConnecting: s.maxConnect, MaxFrameBytes: s.bigBytes,
+		NoPeekOffset: s.noPeekOffset || !hostsock.HasPeekOffset(),
 	})
-	if s.noPeekOffset {
-		w.h.peekOffset = false
-	}
 	w.ring = newGuestRing(t, w.q, !s.notMergeable, s.buffers*s.bufferBytes)
 	w.ring.give(s.buffers, s.bufferBytes)
 	w.listen()

@@ -89,8 +89,10 @@ type Config struct {
 	// Device4 and Device6 are the interfaces that sockets send by; the zero
 	// Device leaves the choice to the kernel.
 	Device4, Device6 hostsock.Device
-	// MaxFlows bounds the flows. 0 takes a quarter of the descriptors that the
-	// process may have, so that TCP always finds some, at most 16384.
+	// Descriptors is how many the process may have; 0 sets no bound.
+	Descriptors int
+	// MaxFlows bounds the flows. 0 takes a quarter of Descriptors, so that TCP
+	// always finds some, at most 16384.
 	MaxFlows int
 }
 
@@ -162,7 +164,10 @@ type Handler struct {
 // New returns a handler without flows.
 func New(cfg Config) *Handler {
 	if cfg.MaxFlows == 0 {
-		cfg.MaxFlows = min(max(hostsock.DescriptorLimit()/4, 16), defaultMaxFlows)
+		cfg.MaxFlows = defaultMaxFlows
+		if cfg.Descriptors > 0 {
+			cfg.MaxFlows = min(max(cfg.Descriptors/4, 16), defaultMaxFlows)
+		}
 	}
 	h := &Handler{
 		cfg: cfg, maxFlows: cfg.MaxFlows,
@@ -183,6 +188,9 @@ func (h *Handler) HasKey(i uint32, k *flowtable.Key) bool { return h.flows.at(i)
 
 // NumFlows returns how many flows there are.
 func (h *Handler) NumFlows() int { return h.flows.live }
+
+// MaxFlows returns how many flows there may be.
+func (h *Handler) MaxFlows() int { return h.cfg.MaxFlows }
 
 // Stats returns the counters.
 func (h *Handler) Stats() Counters {
