@@ -31,7 +31,11 @@ func openEndpoint(opts *options.Options, log *logging.Log, sockets inherit.Socke
 		}
 		return src, nil
 	case opts.Client:
-		src, err := vhostuser.NewDialer(opts.SocketPath, time.Duration(opts.ReconnectMs)*time.Millisecond, log.Logger)
+		path, err := lasting(*opts)
+		if err != nil {
+			return nil, err
+		}
+		src, err := vhostuser.NewDialer(path, time.Duration(opts.ReconnectMs)*time.Millisecond, log.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("-s, --socket %q: %w", opts.SocketPath, err)
 		}
@@ -47,23 +51,32 @@ func openEndpoint(opts *options.Options, log *logging.Log, sockets inherit.Socke
 		}
 		opts.SocketPath = path
 	}
-	abs, err := filepath.Abs(opts.SocketPath) // the folder may change
+	path, err := lasting(*opts)
 	if err != nil {
 		return nil, err
 	}
-	src, err := vhostuser.Listen(shorter(opts.SocketPath, abs), listen...)
+	src, err := vhostuser.Listen(path, listen...)
 	if err != nil {
 		return nil, fmt.Errorf("-s, --socket %q: %w", opts.SocketPath, err)
 	}
 	return src, nil
 }
 
-// shorter prefers the absolute path as long as a socket can have it.
-func shorter(path, abs string) string {
-	if len(abs) > options.MaxSocketPath {
-		return path
+// lasting is the socket's path as it can be used as long as the daemon runs: the
+// absolute one, since a daemon that detaches leaves its caller's folder. One that
+// stays there may use the shorter one where a socket cannot have the other.
+func lasting(opts options.Options) (string, error) {
+	abs, err := filepath.Abs(opts.SocketPath)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("-s, --socket %q: %w", opts.SocketPath, err)
+	case len(abs) <= options.MaxSocketPath:
+		return abs, nil
+	case opts.Background:
+		return "", fmt.Errorf("-s, --socket %q: is %d bytes long with the current folder; a socket path has at most %d, and the daemon leaves that folder",
+			opts.SocketPath, len(abs), options.MaxSocketPath)
 	}
-	return abs
+	return opts.SocketPath, nil
 }
 
 // version is that of the main module: a tag, or a commit when built between

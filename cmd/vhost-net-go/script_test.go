@@ -138,6 +138,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"waitfor":  waitFor,
 			"connect":  connect,
+			"accept":   accept,
 			"bad":      bad,
 			"mode":     mode,
 			"signal":   sendSignal,
@@ -167,6 +168,17 @@ func connect(ts *testscript.TestScript, neg bool, args []string) {
 	if (err != nil) != neg {
 		ts.Fatalf("connect %s: %v", args[0], err)
 	}
+}
+
+// accept PATH plays the frontend that listens: it wants one connection.
+func accept(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ts.MkAbs(args[0])})
+	ts.Check(err)
+	defer l.Close()
+	ts.Check(l.SetDeadline(time.Now().Add(5 * time.Second)))
+	conn, err := l.Accept()
+	ts.Check(err)
+	ts.Check(conn.Close())
 }
 
 // signal TERM|HUP PIDFILE signals the process whose id PIDFILE holds.
