@@ -17,8 +17,8 @@ const (
 	// it.
 	defaultTxBatch = 64
 	maxTxBatch     = 256
-	// txTurn bounds the frames of a turn, so that the other direction has its
-	// share.
+	// txTurn bounds the frames of a turn, and what link.ExtraSends says beyond
+	// them, so that the other direction has its share, and Park its turn.
 	txTurn = 256
 )
 
@@ -135,7 +135,8 @@ func (w *Worker) drainTx() {
 		return
 	}
 	w.tx.ring.SuppressKicks()
-	for taken := 0; taken < txTurn; {
+	w.link.ExtraSends = 0
+	for taken := 0; taken+w.link.ExtraSends < txTurn; {
 		n, err := w.txBatch()
 		taken += n
 		if err == nil {
@@ -154,7 +155,7 @@ func (w *Worker) drainTx() {
 // how many there were, and why it ended early, if it did.
 func (w *Worker) txBatch() (n int, err error) {
 	w.in.vecs = w.in.vecs[:0]
-	for n < w.tx.batch {
+	for n < w.tx.batch && w.link.ExtraSends < txTurn {
 		before := len(w.in.vecs)
 		var token uint32
 		w.in.vecs, token, err = w.tx.ring.Take(w.in.vecs)

@@ -52,6 +52,38 @@ func udp4(src, dst netip.AddrPort, mac header.MAC, payload []byte) []byte {
 	return b
 }
 
+// TestTrainsEndTheTurn: trains that the host's kernel does not take as such, to a
+// group, cost a call for each datagram, and do not keep the worker from others.
+func TestTrainsEndTheTurn(t *testing.T) {
+	const segs = 128
+	cfg := testConfig()
+	cfg.Outbound4 = netip.MustParseAddr("127.0.0.1") // what goes to a group stays here
+	r := newRig(t, cfg, header.FeatureCsum|header.FeatureHostUSO, heap())
+	before := r.worker.Snapshot().Counters
+	r.worker.Park(func() { // one kick for all of them
+		for range ringSize {
+			b := r.next()
+			v := header.Vnet{Flags: header.VnetNeedsCsum, GSOType: header.GSOUDPL4, GSOSize: 1, CsumStart: 34, CsumOffset: header.UDPCsumOffset}
+			n := v.Put(b)
+			n += copy(b[n:], udp4(netip.AddrPortFrom(guest4, 5000), netip.MustParseAddrPort("239.1.2.3:5000"), gatewayMAC, make([]byte, segs)))
+			r.put(n)
+		}
+	})
+	r.kickTx()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		s := r.worker.Snapshot()
+		sent := s.UDP.FromGuest + s.UDP.SendFull + s.UDP.SendFailed
+		if sent < ringSize*segs && time.Now().Before(end) {
+			continue
+		}
+		// A turn ends with the train that goes beyond its share.
+		if turns := s.Counters.Turns - before.Turns; sent != ringSize*segs || turns < ringSize*segs/(256+segs) {
+			t.Errorf("%d datagrams sent, want %d, in %d turns", sent, ringSize*segs, turns)
+		}
+		return
+	}
+}
+
 // TestDHCP: the guest gets its address, through the rings.
 func TestDHCP(t *testing.T) {
 	r := newRig(t, testConfig(), 0, heap())

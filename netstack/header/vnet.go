@@ -40,9 +40,13 @@ const (
 	FeatureHostUSO   = 1 << 56
 )
 
-// minGSOSize is the smallest segment size taken from a guest, in bytes. Linux
-// refuses smaller ones as well: they only serve to make one frame explode.
+// minGSOSize is the smallest segment size taken from a guest for TCP, in bytes.
+// Linux refuses smaller ones as well: they only serve to make one frame explode.
 const minGSOSize = 8
+
+// maxUSOSegments is how many datagrams a frame may hold: as many as Linux puts into
+// one (UDP_MAX_SEGMENTS of <linux/udp.h>, 64 before 6.9). They may be of any size.
+const maxUSOSegments = 128
 
 // Offsets of the checksum field inside the transport headers, in bytes.
 const (
@@ -130,15 +134,20 @@ func (v Vnet) CheckFromGuest(features uint64, frameLen int) Verdict {
 	if features&need != need {
 		return NotNegotiated
 	}
-	if v.Flags&VnetNeedsCsum == 0 || v.GSOSize < minGSOSize {
+	least := uint16(minGSOSize)
+	if v.GSOType == GSOUDPL4 {
+		least = 1 // the number of segments is bounded: see Matches
+	}
+	if v.Flags&VnetNeedsCsum == 0 || v.GSOSize < least {
 		return BadVnetGSO
 	}
 	return OK
 }
 
 // Matches checks the header against the frame that Parse found behind it: the
-// segmentation type fits the protocol and the checksum range is the
-// transport's. It needs a Vnet that passed CheckFromGuest.
+// segmentation type fits the protocol, the checksum range is the transport's, and
+// a train of datagrams has no more of them than one call of the guest can make. It
+// needs a Vnet that passed CheckFromGuest.
 func (v Vnet) Matches(p *Packet) Verdict {
 	if v.GSOType == GSONone {
 		return OK
@@ -149,7 +158,9 @@ func (v Vnet) Matches(p *Packet) Verdict {
 		ok = p.EtherType == EtherTypeIPv4 && p.Proto == ProtoTCP && v.CsumOffset == TCPCsumOffset
 	case GSOTCPv6:
 		ok = p.EtherType == EtherTypeIPv6 && p.Proto == ProtoTCP && v.CsumOffset == TCPCsumOffset
-	case GSOUDPL4, GSOUDP:
+	case GSOUDPL4:
+		ok = p.Proto == ProtoUDP && v.CsumOffset == UDPCsumOffset && p.End-p.Payload <= maxUSOSegments*int(v.GSOSize)
+	case GSOUDP:
 		ok = p.Proto == ProtoUDP && v.CsumOffset == UDPCsumOffset
 	}
 	if !ok || p.IsFragment() || int(v.CsumStart) != p.L4 {

@@ -48,6 +48,8 @@ func TestVnetCheckFromGuest(t *testing.T) {
 		{"type 2", gso(2, 1448), allHostFeatures, 9000, BadVnetGSO},
 		{"size 0", gso(GSOTCPv4, 0), allHostFeatures, 9000, BadVnetGSO},
 		{"size 7", gso(GSOTCPv4, 7), allHostFeatures, 9000, BadVnetGSO},
+		{"USO of size 0", gso(GSOUDPL4, 0), allHostFeatures, 9000, BadVnetGSO},
+		{"USO of size 1", gso(GSOUDPL4, 1), allHostFeatures, 9000, OK},
 		{"without checksum", Vnet{GSOType: GSOTCPv4, GSOSize: 1448}, allHostFeatures, 9000, BadVnetGSO},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,6 +64,9 @@ func TestVnetMatches(t *testing.T) {
 	tcp4, _ := parse(frame4(ProtoTCP, tcpSegment(nil, 10)))
 	tcp6, _ := parse(frame6(ProtoTCP, tcpSegment(nil, 10)))
 	udp6, _ := parse(frame6(ProtoUDP, udpDatagram(10)))
+	udp128, _ := parse(frame6(ProtoUDP, udpDatagram(128)))
+	udp129, _ := parse(frame6(ProtoUDP, udpDatagram(129)))
+	udp1280, _ := parse(frame6(ProtoUDP, udpDatagram(1280)))
 	frag := tcp4
 	frag.FragMore = true
 	for _, tc := range []struct {
@@ -73,7 +78,11 @@ func TestVnetMatches(t *testing.T) {
 		{"no segmentation", Vnet{CsumStart: 3}, tcp4, OK},
 		{"TSO4", Vnet{GSOType: GSOTCPv4, CsumStart: 34, CsumOffset: 16}, tcp4, OK},
 		{"TSO6", Vnet{GSOType: GSOTCPv6 | GSOECN, CsumStart: 54, CsumOffset: 16}, tcp6, OK},
-		{"USO", Vnet{GSOType: GSOUDPL4, CsumStart: 54, CsumOffset: 6}, udp6, OK},
+		{"USO", Vnet{GSOType: GSOUDPL4, GSOSize: 1400, CsumStart: 54, CsumOffset: 6}, udp6, OK},
+		{"USO, 128 segments of 1", Vnet{GSOType: GSOUDPL4, GSOSize: 1, CsumStart: 54, CsumOffset: 6}, udp128, OK},
+		{"USO, 129 segments of 1", Vnet{GSOType: GSOUDPL4, GSOSize: 1, CsumStart: 54, CsumOffset: 6}, udp129, BadVnetGSO},
+		{"USO, 128 segments of 10", Vnet{GSOType: GSOUDPL4, GSOSize: 10, CsumStart: 54, CsumOffset: 6}, udp1280, OK},
+		{"USO, 143 segments of 9", Vnet{GSOType: GSOUDPL4, GSOSize: 9, CsumStart: 54, CsumOffset: 6}, udp1280, BadVnetGSO},
 		{"TSO4 on IPv6", Vnet{GSOType: GSOTCPv4, CsumStart: 54, CsumOffset: 16}, tcp6, BadVnetGSO},
 		{"TSO6 on UDP", Vnet{GSOType: GSOTCPv6, CsumStart: 54, CsumOffset: 16}, udp6, BadVnetGSO},
 		{"USO on TCP", Vnet{GSOType: GSOUDPL4, CsumStart: 34, CsumOffset: 16}, tcp4, BadVnetGSO},

@@ -60,6 +60,9 @@ type Link struct {
 	// memory is not there; the worker takes the rings away, as after a fault of its
 	// own.
 	MemoryGone bool
+	// ExtraSends is what the frames of the guest in this turn have cost beyond one
+	// system call each; the worker ends the guest's share of the turn by it.
+	ExtraSends int
 	// NowMs is the monotonic time of this turn, in milliseconds.
 	NowMs int64
 

@@ -108,6 +108,7 @@ func (h *Handler) sendTrain(f *flow, vs []iov.Vec, n int) bool {
 // sendSingly sends n bytes of the train, from off on, one datagram at a time.
 func (h *Handler) sendSingly(f *flow, off, n int) {
 	t := &h.train
+	h.cfg.Link.ExtraSends += n / t.segBytes
 	for end := off + n; off < end; off += t.segBytes {
 		n := min(t.segBytes, end-off)
 		h.gather = iov.AppendRange(h.gather[:0], t.vecs, off, n)
