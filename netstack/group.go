@@ -205,7 +205,7 @@ func (g *Group) isActive(worker uint8) bool { return slices.Contains(g.active, w
 // evacuate moves all flows to another worker, with those that are on their way
 // here. Both are parked. Frames that wait for a flow are answered by its owner.
 func (o *others) evacuate(to *others) {
-	moved := func(k flowtable.Key) {
+	moving := func(k flowtable.Key) {
 		to.counters.Evacuated++
 		to.Own(k, false)
 	}
@@ -216,18 +216,18 @@ func (o *others) evacuate(to *others) {
 			mail = append(mail, m)
 			continue
 		}
+		moving(m.key)
 		to.attach(&m)
-		moved(m.key)
 		o.forget(m.key)
 	}
 	clear(o.mail[len(mail):])
 	o.mail = mail
 	o.mu.Unlock()
 	if t := o.w.protos.tcp; t != nil {
-		t.MoveAll(to.w.protos.tcp, moved)
+		t.MoveAll(to.w.protos.tcp, moving)
 	}
 	if u := o.w.protos.udp; u != nil {
-		u.MoveAll(to.w.protos.udp, moved)
+		u.MoveAll(to.w.protos.udp, moving)
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // more (none). Then the frames that were kept are handled, in their order, before
 // any that come later. Nobody waits for anything: in between both workers do
 // their other work.
+//
+// The directory has the new owner before the flow is there, so that a third worker
+// may ask there too early: its wish waits with the frames.
 type others struct {
 	w     *Worker
 	self  uint8
@@ -51,8 +54,11 @@ type MoveCounters struct {
 	Dropped   uint64 // frames for want of room, or because their flow stays elsewhere
 }
 
-// awaited are the frames that wait for a flow.
-type awaited struct{ frames []keptFrame }
+// awaited is what waits for a flow: frames, and the workers that want it next.
+type awaited struct {
+	frames []keptFrame
+	wants  []uint8
+}
 
 // keptFrame is a copy of a frame, or of a datagram that came in fragments.
 type keptFrame struct {
@@ -213,9 +219,10 @@ func (o *others) takeMail() {
 func (o *others) handle(m *message) {
 	switch m.kind {
 	case wantFlow:
-		o.give(m)
+		o.wanted(m)
 	case giveFlow:
 		o.counters.Moved++
+		o.Own(m.key, false) // before it can end
 		o.attach(m)
 		o.replay(m.key)
 	case noFlow:
@@ -228,6 +235,19 @@ func (o *others) handle(m *message) {
 		o.counters.Placed++
 		o.w.protos.tcp.HandedOver(m.arrival)
 	}
+}
+
+// wanted answers a worker that wants a flow, once the flow is here if it is on
+// its way. This worker also waits for flows that have been given on since, or are
+// gone; who asks it for one of these must not wait for it in turn.
+func (o *others) wanted(m *message) {
+	if a := o.awaited[m.key]; a != nil {
+		if has, ok := o.group.directory.find(&m.key); ok && has.worker == o.self {
+			a.wants = append(a.wants, m.from)
+			return
+		}
+	}
+	o.give(m)
 }
 
 // give sends a flow to the worker that wants it.
@@ -285,7 +305,8 @@ func (o *others) forget(k flowtable.Key) {
 }
 
 // taken ends the wait for the flow k and returns the frames that waited. None of
-// them counts as kept any more, also if a fault ends what is done with them.
+// them counts as kept any more, and who wants the flow next asks again behind them,
+// also if a fault ends what is done with them.
 func (o *others) taken(k flowtable.Key) []keptFrame {
 	a := o.awaited[k]
 	if a == nil {
@@ -294,6 +315,9 @@ func (o *others) taken(k flowtable.Key) []keptFrame {
 	delete(o.awaited, k)
 	for _, b := range a.frames {
 		o.keptBytes -= len(b.bytes)
+	}
+	for _, from := range a.wants {
+		o.post(o.self, message{kind: wantFlow, from: from, key: k})
 	}
 	return a.frames
 }

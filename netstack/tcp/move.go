@@ -154,12 +154,14 @@ func (h *Handler) Attach(m *Moving) {
 	}
 }
 
-// MoveAll moves all flows to another handler, while both stand still.
-func (h *Handler) MoveAll(to *Handler, moved func(k flowtable.Key)) {
+// MoveAll moves all flows to another handler, while both stand still. It calls
+// moving for each of them before it is there, where it may end at once.
+func (h *Handler) MoveAll(to *Handler, moving func(k flowtable.Key)) {
 	h.eachFlow(func(f *flow) {
 		k := f.key
-		to.Attach(h.Detach(&k))
-		moved(k)
+		m := h.Detach(&k)
+		moving(k)
+		to.Attach(m)
 	})
 }
 

@@ -102,13 +102,14 @@ func (h *Handler) Attach(m *Moving) {
 	h.makeReady(i, f)
 }
 
-// MoveAll moves all flows to another handler, while both stand still.
-func (h *Handler) MoveAll(to *Handler, moved func(k flowtable.Key)) {
+// MoveAll moves all flows to another handler, while both stand still. It calls
+// moving for each of them before it is there, where it may end at once.
+func (h *Handler) MoveAll(to *Handler, moving func(k flowtable.Key)) {
 	h.eachFlow(func(f *flow) {
 		k := f.key
 		if m := h.Detach(&k); m != nil {
+			moving(k)
 			to.Attach(m)
-			moved(k)
 		}
 	})
 }

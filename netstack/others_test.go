@@ -1,0 +1,209 @@
+package netstack
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vhost-net-go/vhost-net-go/netstack/flowtable"
+	"github.com/vhost-net-go/vhost-net-go/netstack/header"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/iov"
+)
+
+// team is three workers that stand still, so that a test decides in which order
+// they do what they do, and a socket of the host's loopback. The guest has it at
+// 192.0.2.1, and sends from port 5000.
+type team struct {
+	*testing.T
+	*Group
+	fd   int
+	host uint16
+}
+
+// withTeam runs f with the workers parked and all pairs in use.
+func withTeam(t *testing.T, kind int, f func(x *team)) {
+	t.Helper()
+	cfg := internalConfig()
+	cfg.MapHostLoopback.V4 = netip.MustParseAddr("192.0.2.1")
+	g, err := NewGroup(cfg, 3, func(int, bool, error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	x := &team{T: t, Group: g}
+	x.fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	x.must(err)
+	defer unix.Close(x.fd)
+	x.must(unix.Bind(x.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	if kind == unix.SOCK_STREAM {
+		x.must(unix.Listen(x.fd, 8))
+	}
+	at, err := unix.Getsockname(x.fd)
+	x.must(err)
+	x.host = uint16(at.(*unix.SockaddrInet4).Port)
+	g.Park(func() {
+		_, err := g.worker(2)
+		x.must(err)
+		g.active = []uint8{0, 1, 2}
+		f(x)
+	})
+}
+
+func (x *team) must(err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+// key is the conversation of the guest with the host's socket.
+func (x *team) key(proto uint8) flowtable.Key {
+	return flowtable.Key{
+		Local: header.AddrFromNetip(x.cfg.IPv4.Guest), Remote: header.AddrFromNetip(x.cfg.MapHostLoopback.V4),
+		LocalPort: 5000, RemotePort: x.host, Proto: proto,
+	}
+}
+
+// frame makes a frame of the guest; put writes what follows IP.
+func (x *team) frame(proto uint8, l4Bytes int, put func(b []byte)) []byte {
+	b := make([]byte, header.VnetLen+header.EthLen+header.IPv4Len+l4Bytes)
+	k := x.key(proto)
+	ip := header.IP{Src: k.Local, Dst: k.Remote, Proto: proto, TTL: 64}
+	f := b[header.VnetLen:]
+	l4 := header.PutEth(f, x.cfg.GatewayMAC, header.MAC{2, 0, 0, 0, 0, 9}, header.EtherTypeIPv4)
+	l4 += header.PutIP(f[l4:], &ip, l4Bytes)
+	put(f[l4:])
+	header.SetChecksum(f[l4:], &ip.Src, &ip.Dst, proto)
+	return b
+}
+
+// datagram lets the guest send one byte on a pair.
+func (x *team) datagram(pair int, what byte) {
+	b := x.frame(header.ProtoUDP, header.UDPLen+1, func(b []byte) {
+		header.PutUDP(b, 5000, x.host, 1)
+		b[header.UDPLen] = what
+	})
+	x.send(pair, b)
+}
+
+// syn lets the guest open a connection on a pair.
+func (x *team) syn(pair int) { x.segment(pair, header.TCPFields{Seq: 1, Flags: header.TCPSyn}) }
+
+// segment lets the guest send a segment without data on a pair.
+func (x *team) segment(pair int, f header.TCPFields) {
+	f.SrcPort, f.DstPort, f.Window = 5000, x.host, 0xffff
+	x.send(pair, x.frame(header.ProtoTCP, header.TCPLen, func(b []byte) { header.PutTCP(b, &f, 0) }))
+}
+
+func (x *team) send(pair int, b []byte) {
+	w := x.workers[pair]
+	w.takeFrame([]iov.Vec{iov.Of(b)}, len(b))
+	w.protos.endBatch()
+}
+
+// mail lets a worker read its mail.
+func (x *team) mail(pair int) { x.workers[pair].others.takeMail() }
+
+// settleMail lets all of them read until there is nothing more.
+func (x *team) settleMail() {
+	x.Helper()
+	for range 100 {
+		some := false
+		for pair, w := range x.workers {
+			if w.others.some.Load() {
+				some = true
+				x.mail(pair)
+			}
+		}
+		if !some {
+			return
+		}
+	}
+	x.Fatal("the mail has no end")
+}
+
+// want checks how many flows each worker has, and that the directory knows where,
+// and that nobody waits for any.
+func (x *team) want(flows ...int) {
+	x.Helper()
+	owned := 0
+	for pair, w := range x.workers {
+		s := w.snapshot()
+		if n := s.TCPFlows + s.UDPFlows; n != flows[pair] {
+			x.Errorf("pair %d has %d flows, want %d", pair, n, flows[pair])
+		}
+		w.protos.eachFlow(func(k flowtable.Key, bound bool) {
+			if o, ok := x.directory.find(&k); !ok || o != (owner{uint8(pair), bound}) {
+				x.Errorf("pair %d has a flow of which the directory says %v, %v", pair, o, ok)
+			}
+			owned++
+		})
+		if n := len(w.others.awaited); n > 0 || w.others.keptBytes != 0 {
+			x.Errorf("pair %d waits for %d flows, with %d bytes", pair, n, w.others.keptBytes)
+		}
+	}
+	if n := x.directory.len(); n != owned {
+		x.Errorf("the directory has %d flows, there are %d", n, owned)
+	}
+}
+
+// heard returns what the host's socket got, which must be from one port.
+func (x *team) heard() (got string) {
+	x.Helper()
+	var from unix.Sockaddr
+	for end := time.Now().Add(time.Second); ; {
+		var b [16]byte
+		n, f, err := unix.Recvfrom(x.fd, b[:], 0)
+		if err != nil {
+			return got
+		}
+		got += string(b[:n])
+		if from != nil && from.(*unix.SockaddrInet4).Port != f.(*unix.SockaddrInet4).Port {
+			x.Error("datagrams come from several ports")
+		}
+		from = f
+		if time.Now().After(end) {
+			x.Fatal("no end of datagrams")
+		}
+	}
+}
+
+// overtake lets the last message in a worker's mail be the first.
+func (x *team) overtake(pair int) {
+	x.Helper()
+	o := x.workers[pair].others
+	if n := len(o.mail); n < 2 || o.mail[n-1].kind != wantFlow {
+		x.Fatalf("%d messages", n)
+	}
+	last := len(o.mail) - 1
+	o.mail[0], o.mail[last] = o.mail[last], o.mail[0]
+}
+
+// TestWantOvertakesFlow: the directory tells of a move before the flow has come, so
+// that a third worker asks for it at a place where it is not yet.
+func TestWantOvertakesFlow(t *testing.T) {
+	withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+		x.datagram(0, 'a')
+		x.datagram(1, 'b')
+		x.mail(0)
+		x.datagram(2, 'c')
+		x.overtake(1)
+		x.settleMail()
+		x.want(0, 0, 1)
+		if got := x.heard(); got != "abc" {
+			t.Errorf("the host heard %q", got)
+		}
+	})
+	withTeam(t, unix.SOCK_STREAM, func(x *team) {
+		x.syn(0)
+		ack := header.TCPFields{Seq: 2, Flags: header.TCPAck}
+		x.segment(1, ack)
+		x.mail(0)
+		x.segment(2, ack)
+		x.overtake(1)
+		x.settleMail()
+		x.want(0, 0, 1)
+	})
+}
