@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/vhost-net-go/vhost-net-go/vhostuser"
 )
 
 // socketFile is the file of a socket that a test cannot do without.
@@ -41,20 +45,24 @@ func openSocket(spec string) *os.File {
 	}
 }
 
+// notifyVar is the name of the manager's own socket, "notify" by default.
+const notifyVar = "VHOST_NET_GO_TEST_NOTIFY"
+
 // socketsVar tells the daemon what its manager opened, to use it.
 const socketsVar = "VHOST_NET_GO_TEST_SOCKETS"
 
 // managed starts the daemon with the sockets of a comma list, and prints what it
 // tells its service manager.
 func managed(list string, args []string) int {
-	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "notify"})
+	name := cmp.Or(os.Getenv(notifyVar), "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name})
 	if err != nil {
 		panic(err)
 	}
 	specs := strings.Split(list, ",")
 	// Only the shell knows the number of the process that it becomes.
 	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec used "$@"`, "sh"}, args...)...)
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET=notify", fmt.Sprintf("LISTEN_FDS=%d", len(specs)), socketsVar+"="+list)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+name, fmt.Sprintf("LISTEN_FDS=%d", len(specs)), socketsVar+"="+list)
 	for _, spec := range specs {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, openSocket(spec))
 	}
@@ -71,13 +79,31 @@ func managed(list string, args []string) int {
 	}
 }
 
-// useAll is the real data path until somebody has connected to each socket.
+// served tells when a frontend has been taken.
+type served struct {
+	vhostuser.Source
+	one func()
+}
+
+func (s served) Next(ctx context.Context) (*net.UnixConn, error) {
+	uc, err := s.Source.Next(ctx)
+	if err == nil {
+		s.one()
+	}
+	return uc, err
+}
+
+// useAll is the real data path until somebody has connected to each socket, and
+// the frontend's was served.
 func useAll(ctx context.Context, j job) error {
 	specs := strings.Split(os.Getenv(socketsVar), ",")
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	time.AfterFunc(time.Second/2, stop)
+	var all sync.WaitGroup
+	all.Add(2)
+	j.source = served{j.source, sync.OnceFunc(all.Done)}
 	go func() {
+		defer all.Done()
 		for _, spec := range specs {
 			kind, at, _ := strings.Cut(spec, ":")
 			c, err := net.Dial(kind, at)
@@ -88,6 +114,10 @@ func useAll(ctx context.Context, j job) error {
 			fmt.Println("dialed", spec)
 			c.Close()
 		}
+	}()
+	go func() {
+		all.Wait()
+		stop()
 	}()
 	if err := serve(ctx, j); err != nil && ctx.Err() == nil {
 		return err

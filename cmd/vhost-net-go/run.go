@@ -101,14 +101,16 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 	if err != nil {
 		return err
 	}
-	start := &startUp{opts: opts, plan: p, log: log, child: child}
+	mgr := connectManager()
+	defer mgr.Close()
+	start := &startUp{opts: opts, plan: p, log: log, child: child, manager: mgr}
 	defer func() { err = errors.Join(err, start.undo(end.Close())) }()
 	dump, err := openCapture(opts, log)
 	if err != nil {
 		return err
 	}
 	err = serve(ctx, job{
-		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts}, log: log,
+		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts, mgr}, log: log,
 		capture: dump, sockets: sockets.Forwards, ready: start.ready,
 	})
 	if ctx.Err() != nil {
@@ -117,7 +119,7 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 			err = nil
 		}
 	}
-	notifyStopping()
+	mgr.stopping()
 	if cerr := dump.Close(); cerr != nil {
 		log.Warn("the capture is not whole", "file", opts.PcapFile, "error", cerr)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/hostconf"
@@ -27,7 +26,7 @@ func enterSandbox(cfg sandbox.Config, log *logging.Log) error {
 // sandboxConfig lists what the daemon does with files once it runs. It is called
 // while the current folder is still the caller's.
 func sandboxConfig(opts options.Options) sandbox.Config {
-	cfg := sandbox.Config{Mode: opts.Sandbox, Notify: os.Getenv("NOTIFY_SOCKET")}
+	cfg := sandbox.Config{Mode: opts.Sandbox}
 	switch {
 	case opts.Client:
 		cfg.Dial = absolute(opts.SocketPath)

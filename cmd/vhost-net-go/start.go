@@ -23,6 +23,8 @@ type startUp struct {
 	plan  plan.Plan
 	log   *logging.Log
 	child *background.Child // nil in the foreground
+	// manager is nil without one.
+	manager *manager
 
 	pid     *pidfile.File
 	changed bool // the user
@@ -59,7 +61,7 @@ func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 			return err
 		}
 	}
-	notifyReady(s.opts)
+	s.manager.ready(s.opts)
 	return nil
 }
 

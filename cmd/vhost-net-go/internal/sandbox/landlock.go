@@ -34,10 +34,8 @@ func enterLandlock(cfg Config) error {
 			rules = append(rules, landlock.PathAccess(ll.AccessFSReadFile, path))
 		}
 	}
-	for _, path := range []string{cfg.Dial, cfg.Notify} {
-		if path != "" {
-			rules = append(rules, landlock.PathAccess(0, filepath.Dir(path)).WithResolveUnix().IgnoreIfMissing())
-		}
+	if cfg.Dial != "" {
+		rules = append(rules, landlock.PathAccess(0, filepath.Dir(cfg.Dial)).WithResolveUnix().IgnoreIfMissing())
 	}
 	// What newer kernels can forbid besides: signals, abstract sockets,
 	// connecting to sockets in the file system. TCP and UDP are the daemon's job.

@@ -41,9 +41,6 @@ type Config struct {
 	// Dial is the path of a UNIX socket to which connections are made; "" for
 	// none: then no UNIX socket can be made.
 	Dial string
-	// Notify is the path of a UNIX socket that gets datagrams, as that of
-	// sd_notify(3); "" for none.
-	Notify string
 }
 
 // layer is one of the layers.

@@ -84,8 +84,5 @@ func sockets(cfg Config) []rule {
 	if cfg.Dial != "" {
 		rules = append(rules, kind(unix.AF_UNIX, unix.SOCK_STREAM, 0))
 	}
-	if cfg.Notify != "" {
-		rules = append(rules, kind(unix.AF_UNIX, unix.SOCK_DGRAM, 0))
-	}
 	return rules
 }
