@@ -2,8 +2,8 @@ package tcp
 
 import "testing"
 
-// TestRow9HalfClose: the open direction goes on for as long as it likes.
-func TestRow9HalfClose(t *testing.T) {
+// TestHalfClose: the open direction goes on for as long as it likes.
+func TestHalfClose(t *testing.T) {
 	runAll(t, []scenario{
 		{"guest connects, guest ends first", setup{}, `
 			guest opens mss 1460 wscale 7
@@ -176,8 +176,8 @@ func TestFIN(t *testing.T) {
 	})
 }
 
-// TestRow6Abort: an abort is seen as an abort, never as end of file.
-func TestRow6Abort(t *testing.T) {
+// TestAbort: an abort is seen as an abort, never as end of file.
+func TestAbort(t *testing.T) {
 	runAll(t, []scenario{
 		{"guest aborts in mid-transfer", setup{}, `
 			guest opens mss 1460 wscale 7
@@ -290,7 +290,7 @@ func TestResetValidity(t *testing.T) {
 			backend < . 1 ack 1
 			flows 1
 		`},
-		{"row 11: the guest has forgotten and answers by RST", setup{}, `
+		{"the guest has forgotten and answers by RST", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > . 1:101 ack 1
 			+40ms
@@ -305,8 +305,8 @@ func TestResetValidity(t *testing.T) {
 	})
 }
 
-// TestRow25NoFlow: segments of no flow (RFC 9293 section 3.10.7.1).
-func TestRow25NoFlow(t *testing.T) {
+// TestNoFlow: segments of no flow (RFC 9293 section 3.10.7.1).
+func TestNoFlow(t *testing.T) {
 	runAll(t, []scenario{
 		{"with ACK: RST at its ACK", setup{}, `
 			guest > . 1000 ack 5000
@@ -335,8 +335,8 @@ func TestRow25NoFlow(t *testing.T) {
 	})
 }
 
-// TestRow10Reuse: the 4-tuple of a connection that is over can be used at once.
-func TestRow10Reuse(t *testing.T) {
+// TestReuse: the 4-tuple of a connection that is over can be used at once.
+func TestReuse(t *testing.T) {
 	runAll(t, []scenario{
 		{"after the guest closed first", setup{}, `
 			guest opens mss 1460 wscale 7

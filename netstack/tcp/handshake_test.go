@@ -137,7 +137,7 @@ func TestConnectFromGuest(t *testing.T) {
 
 func TestRepeatedSYN(t *testing.T) {
 	runAll(t, []scenario{
-		{"row 2: opens one socket, gets the same SYN-ACK", setup{}, `
+		{"opens one socket, gets the same SYN-ACK", setup{}, `
 			guest > S 0 mss 1460 wscale 7 more
 			guest > S 0 mss 1460 wscale 7
 			backend < S. 0 ack 1 mss 1460 wscale 7
@@ -191,7 +191,7 @@ func TestRepeatedSYN(t *testing.T) {
 			guest > S 5000 mss 1460
 			backend < S. 0 ack 5001 mss 1460
 		`},
-		{"row 1: handshake, then RST: nothing stays", setup{}, `
+		{"handshake, then RST: nothing stays", setup{}, `
 			guest > S 0 mss 1460
 			backend < S. 0 ack 1 mss 1460
 			guest > R 1
@@ -215,13 +215,13 @@ func TestRepeatedSYN(t *testing.T) {
 
 func TestConnectFails(t *testing.T) {
 	runAll(t, []scenario{
-		{"row 3a: refused is RST, never SYN-ACK", setup{}, `
+		{"refused is RST, never SYN-ACK", setup{}, `
 			host stops listening
 			guest > S 0 mss 1460
 			backend < R. 0 ack 1
 			flows 0
 		`},
-		{"row 3a: over IPv6", setup{v6: true}, `
+		{"over IPv6", setup{v6: true}, `
 			host stops listening
 			guest > S 0 mss 1440
 			backend < R. 0 ack 1
@@ -235,7 +235,7 @@ func TestConnectFails(t *testing.T) {
 			host reads 100
 			flows 1
 		`},
-		{"row 2: pending connects are bounded, more is silence", setup{maxConnect: 1}, `
+		{"pending connects are bounded, more is silence", setup{maxConnect: 1}, `
 			guest > S 0 mss 1460 more
 			guest:2 > S 0 mss 1460
 			backend < S. 0 ack 1 mss 1460
@@ -257,6 +257,8 @@ func TestConnectErrorsByKind(t *testing.T) {
 	}{
 		{"no route to host", ehostunreach, false, "icmp host"},
 		{"network unreachable", enetunreach, false, "icmp net"},
+		{"a route into a black hole", einval, false, "icmp net"},
+		{"a family that the host has not", eafnosupport, true, "icmp net"},
 		{"prohibited", eacces, false, "icmp prohibited"},
 		{"prohibited by a filter", eperm, false, "icmp prohibited"},
 		{"no route to host, IPv6", ehostunreach, true, "icmp host"},
@@ -305,9 +307,9 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestRow2BlackHoles: destinations that never answer fill the bound. A live one is
+// TestBlackHoles: destinations that never answer fill the bound. A live one is
 // served at once all the same, and the bound holds.
-func TestRow2BlackHoles(t *testing.T) {
+func TestBlackHoles(t *testing.T) {
 	const bound = 200
 	x := newScript(t, setup{maxConnect: bound})
 	for n := range uint16(bound) {
@@ -334,8 +336,8 @@ func TestRow2BlackHoles(t *testing.T) {
 	}
 }
 
-// TestRow1Probes: attempts that end with the handshake leave nothing behind.
-func TestRow1Probes(t *testing.T) {
+// TestProbes: attempts that end with the handshake leave nothing behind.
+func TestProbes(t *testing.T) {
 	x := newScript(t, setup{})
 	start := openFiles(t)
 	for range 50 {

@@ -39,9 +39,9 @@ func fullSocket(t *testing.T, s setup, options string) (x *script, sent int) {
 	return x, int(g.sent) - 1
 }
 
-// TestRow21PartialSend: what a socket does not take at once is kept and not
+// TestPartialSend: what a socket does not take at once is kept and not
 // begged for again, and it is not acknowledged before it was taken.
-func TestRow21PartialSend(t *testing.T) {
+func TestPartialSend(t *testing.T) {
 	x, sent := fullSocket(t, setup{}, "")
 	f := x.h.flows.at(0)
 	if x.h.Counters.Stashed == 0 || !f.has(hasStash) {
@@ -72,8 +72,8 @@ func TestRow21PartialSend(t *testing.T) {
 	}
 }
 
-// TestRow22WindowReopens: the guest is told of room without having to ask.
-func TestRow22WindowReopens(t *testing.T) {
+// TestWindowReopens: the guest is told of room without having to ask.
+func TestWindowReopens(t *testing.T) {
 	for _, options := range []string{"", "wscale 7"} {
 		x, sent := fullSocket(t, setup{}, options)
 		g := x.guest(1)

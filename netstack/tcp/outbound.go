@@ -220,7 +220,9 @@ func (h *Handler) tellConnectError(k flowtable.Key, seq uint32, errno hostsock.E
 	case hostsock.ETIMEDOUT:
 	case hostsock.EHOSTUNREACH:
 		h.sendUnreachable(k, seq-1, header.ICMPCodeHost, header.ICMPv6CodeAddress)
-	case hostsock.ENETUNREACH:
+	case hostsock.ENETUNREACH, hostsock.EINVAL, hostsock.EAFNOSUPPORT:
+		// No route, one into a black hole, or a family that the host has not: RST
+		// would say that there is a machine.
 		h.sendUnreachable(k, seq-1, header.ICMPCodeNet, header.ICMPv6CodeNoRoute)
 	case hostsock.EACCES, hostsock.EPERM:
 		h.sendUnreachable(k, seq-1, header.ICMPCodeProhibited, header.ICMPv6CodeProhibited)

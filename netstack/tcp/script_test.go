@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ import (
 //	host reads end | reset                     end of file, or ECONNRESET
 //	host stops listening
 //	+200ms                                     the clock moves
-//	guest's ring is empty | is full | gets 1
+//	guest's ring is empty | is full | gets 1 | is gone | is new
 //	guest appears                              its address becomes known
 //	flows 0                                    how many there are, without those in TIME-WAIT
 //
@@ -58,6 +59,13 @@ type guestEnd struct {
 	backShift      int
 	told           uint32 // right edge of the window that the guest was told
 	toldKnown      bool
+	// peer is where the guest sends, if that is not the gateway.
+	peer netip.Addr
+	// synAck is the last frame, if that was SYN-ACK: its own and the guest's number.
+	synAck struct {
+		isn, ack uint32
+		is       bool
+	}
 }
 
 const (
@@ -80,6 +88,9 @@ func (x *script) key(n int) flowtable.Key {
 	k.Local, k.Remote = header.AddrFromNetip(guest4), header.AddrFromNetip(gateway4)
 	if x.v6 {
 		k.Local, k.Remote = header.AddrFromNetip(guest6), header.AddrFromNetip(gateway6)
+	}
+	if g.peer.IsValid() {
+		k.Remote = header.AddrFromNetip(g.peer)
 	}
 	return k
 }
@@ -182,6 +193,15 @@ func (x *script) guestRing(word string) {
 		x.ring.empty()
 	case "full":
 		x.ring.full()
+	case "gone": // as when the guest is off
+		x.ring.empty()
+		x.q.Detach()
+		x.q.SetEnabled(false)
+	case "new":
+		x.ring = newGuestRing(x, x.q, !x.notMergeable, x.buffers*x.bufferBytes)
+		x.ring.give(x.buffers, x.bufferBytes)
+		x.h.Refilled()
+		x.h.GuestAppeared()
 	default:
 		x.ring.some(x.number(word))
 	}
@@ -352,10 +372,8 @@ func (x *script) guestSends(n int, words []string) {
 
 // frame builds the frame of segment s of flow n.
 func (x *script) frame(g *guestEnd, n int, s segment) []byte {
-	ip := header.IP{Src: header.AddrFromNetip(guest4), Dst: header.AddrFromNetip(gateway4), Proto: header.ProtoTCP, TTL: 64}
-	if x.v6 {
-		ip.Src, ip.Dst = header.AddrFromNetip(guest6), header.AddrFromNetip(gateway6)
-	}
+	k := x.key(n)
+	ip := header.IP{Src: k.Local, Dst: k.Remote, Proto: header.ProtoTCP, TTL: 64}
 	var opts []byte
 	if s.mss >= 0 {
 		opts = append(opts, 2, 4, byte(s.mss>>8), byte(s.mss))
@@ -373,6 +391,7 @@ func (x *script) frame(g *guestEnd, n int, s segment) []byte {
 			opts = binary.BigEndian.AppendUint32(opts, g.backISN+r[1])
 		}
 	}
+	opts = append(opts, s.opts...)
 	if s.win < 0 {
 		s.win = 65535
 	}
@@ -482,6 +501,8 @@ func (x *script) tcpReceived(s *segment, p *header.Packet, v header.Vnet, frame 
 	}
 	flags := t.Flags()
 	s.flags = flagNames(flags)
+	x.checkEnvelope(s.flow, p, t)
+	x.checkRepeated(g, t)
 	if flags&header.TCPSyn != 0 {
 		g.backISN, g.backKnown, g.toldKnown = t.Seq(), true, false
 	}
@@ -519,6 +540,36 @@ func (x *script) tcpReceived(s *segment, p *header.Packet, v header.Vnet, frame 
 	}
 	if flags&(header.TCPRst|header.TCPAck) == header.TCPAck {
 		x.checkWindow(g, s)
+	}
+}
+
+// checkEnvelope checks that a frame comes from whom the guest talks to, and that
+// its options are those that every guest knows.
+func (x *script) checkEnvelope(n int, p *header.Packet, t header.TCP) {
+	x.Helper()
+	if k := x.key(n); p.Src != k.Remote || p.Dst != k.Local {
+		x.fail("frame from %v to %v, want %v to %v", p.Src, p.Dst, k.Remote, k.Local)
+	}
+	for o := t[header.TCPLen:]; len(o) > 0 && o[0] != 0; {
+		if o[0] == 1 {
+			o = o[1:]
+			continue
+		}
+		if o[0] > 5 || len(o) < 2 || o[1] < 2 || int(o[1]) > len(o) {
+			x.fail("options % x", o)
+		}
+		o = o[o[1]:]
+	}
+}
+
+// checkRepeated checks that SYN-ACK is repeated as it was.
+func (x *script) checkRepeated(g *guestEnd, t header.TCP) {
+	x.Helper()
+	was := g.synAck
+	g.synAck.isn, g.synAck.ack = t.Seq(), t.Ack()
+	g.synAck.is = t.Flags()&(header.TCPSyn|header.TCPAck) == header.TCPSyn|header.TCPAck
+	if was.is && g.synAck.is && was.ack == t.Ack() && was.isn != t.Seq() {
+		x.fail("SYN-ACK begins at %d, and at %d before", t.Seq(), was.isn)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ type segment struct {
 	partial  bool        // the checksum is left to the guest
 	nudge    bool        // the old byte that follows a first big frame
 	option   bool        // there is a hop-by-hop header
+	opts     []byte      // further TCP options, as they are sent
 }
 
 func (s segment) String() string {
@@ -92,7 +94,7 @@ func flagNames(bits uint8) (s string) {
 }
 
 // parseSegment reads FLAGS SEQ[:END] [ack N] [win N] [mss N] [wscale N]
-// [sackok] [sack FROM:TO,…] [gso N] and says which of them were given.
+// [sackok] [sack FROM:TO,…] [gso N] [opts HEX] and says which of them were given.
 func parseSegment(words []string) (s segment, given map[string]bool, err error) {
 	s = segment{win: -1, mss: -1, wscale: -1}
 	given = map[string]bool{}
@@ -133,6 +135,13 @@ func parseSegment(words []string) (s segment, given map[string]bool, err error) 
 		}
 		if i+1 == len(words) {
 			return s, nil, fmt.Errorf("%s of what?", words[i])
+		}
+		if words[i] == "opts" {
+			i++
+			if s.opts, err = hex.DecodeString(words[i]); err != nil {
+				return s, nil, err
+			}
+			continue
 		}
 		n, err := strconv.Atoi(words[i+1])
 		if err != nil {

@@ -123,7 +123,7 @@ func TestDataToGuest(t *testing.T) {
 			host writes 14400
 			backend < . 1:14401 ack 1 gso 1440 partial
 		`},
-		{"row 26: full checksums for a guest that makes none", setup{}, `
+		{"full checksums for a guest that makes none", setup{}, `
 			guest opens mss 1460 wscale 7
 			host writes 2000
 			backend < . 1:1461 full
@@ -144,25 +144,25 @@ func TestDataToGuest(t *testing.T) {
 			backend < . 1:1461 full gso 0
 			backend < . 1461:2001 full gso 0
 		`},
-		{"row 30: no frame larger than the guest's buffers", setup{features: allOffloads, notMergeable: true, bufferBytes: 1526}, `
+		{"no frame larger than the guest's buffers", setup{features: allOffloads, notMergeable: true, bufferBytes: 1526}, `
 			guest opens mss 1460 wscale 7
 			host writes 4000
 			backend < . 1:1461 gso 0
 			backend < . 1461:2921 gso 0
 			backend < . 2921:4001 gso 0
 		`},
-		{"row 30: buffers smaller than a segment", setup{features: allOffloads, notMergeable: true, bufferBytes: 600}, `
+		{"buffers smaller than a segment", setup{features: allOffloads, notMergeable: true, bufferBytes: 600}, `
 			guest opens mss 1460 wscale 7
 			host writes 1068
 			backend < . 1:535 gso 0         # 600 less 12, 14, 20 and 20
 			backend < . 535:1069 gso 0
 		`},
-		{"row 29: buffers of 32 bytes", setup{features: allOffloads, bufferBytes: 32, buffers: 1000}, `
+		{"buffers of 32 bytes", setup{features: allOffloads, bufferBytes: 32, buffers: 1000}, `
 			guest opens mss 1460 wscale 7
 			host writes 14600
 			backend < data 1:14601
 		`},
-		{"row 20: a window of less than two segments is used by halves", setup{mtu: 65520, features: csumOnly, bufferBytes: 65536, buffers: 16}, `
+		{"a window of less than two segments is used by halves", setup{mtu: 65520, features: csumOnly, bufferBytes: 65536, buffers: 16}, `
 			guest opens mss 65480 win 65535
 			host writes 100000
 			backend < . 1:16385             # more is not expected before it was tried
@@ -175,7 +175,7 @@ func TestDataToGuest(t *testing.T) {
 	})
 }
 
-func TestRow19EveryMTU(t *testing.T) {
+func TestEveryMTU(t *testing.T) {
 	for _, mtu := range []int{65520, 65519, 64499, 9000, 1500, 1280, 576, 68} {
 		for _, features := range []uint64{0, csumOnly, allOffloads} {
 			runScript(t, setup{mtu: mtu, features: features, bufferBytes: 4096, buffers: 512}, `
@@ -322,7 +322,7 @@ func TestLossTowardsGuest(t *testing.T) {
 			flows 0
 			host reads reset
 		`},
-		{"row 7: a lost FIN is sent again", setup{}, `
+		{"a lost FIN is sent again", setup{}, `
 			guest opens mss 1000 wscale 7
 			host closes
 			backend < F. 1 ack 1
@@ -339,7 +339,7 @@ func TestLossTowardsGuest(t *testing.T) {
 			backend < . 2 ack 2
 			flows 0
 		`},
-		{"row 7: a lost FIN behind lost data", setup{}, `
+		{"a lost FIN behind lost data", setup{}, `
 			guest opens mss 1000 wscale 7
 			host writes 1500
 			backend < data 1:1501
@@ -396,7 +396,7 @@ func TestZeroWindow(t *testing.T) {
 			+1ms
 			backend < P. 501:1001
 		`},
-		{"row 16: the window opens, all comes at once, from where the guest is", setup{}, `
+		{"the window opens, all comes at once, from where the guest is", setup{}, `
 			guest opens mss 1000 wscale 7
 			guest > . 1 ack 1 win 0
 			host writes 3000

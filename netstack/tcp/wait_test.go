@@ -2,9 +2,9 @@ package tcp
 
 import "testing"
 
-// TestRow14InboundWhileBooting: connections to the guest are tried until it is
+// TestInboundWhileBooting: connections to the guest are tried until it is
 // up.
-func TestRow14InboundWhileBooting(t *testing.T) {
+func TestInboundWhileBooting(t *testing.T) {
 	runAll(t, []scenario{
 		{"guest answers", setup{}, `
 			host connects
@@ -76,7 +76,7 @@ func TestRow14InboundWhileBooting(t *testing.T) {
 			guest > S. 0 ack 1 mss 1460 wscale 7
 			backend < R 1
 		`},
-		{"row 10: the guest holds an old connection of that name", setup{}, `
+		{"the guest holds an old connection of that name", setup{}, `
 			host connects
 			backend < S 0 mss 1460 wscale 7
 			guest > . 700 ack 900
@@ -112,8 +112,8 @@ func TestRow14InboundWhileBooting(t *testing.T) {
 	})
 }
 
-// TestRow13Idle: RFC 5382 REQ-5. Nothing is cut before 2 h 4 min.
-func TestRow13Idle(t *testing.T) {
+// TestIdle: RFC 5382 REQ-5. Nothing is cut before 2 h 4 min.
+func TestIdle(t *testing.T) {
 	runAll(t, []scenario{
 		{"not cut, and asked for after two hours", setup{}, `
 			guest opens mss 1460 wscale 7
@@ -139,7 +139,7 @@ func TestRow13Idle(t *testing.T) {
 			flows 0
 			host reads reset
 		`},
-		{"row 11: a guest that has forgotten answers by RST", setup{}, `
+		{"a guest that has forgotten answers by RST", setup{}, `
 			guest opens mss 1460 wscale 7
 			+2h1m
 			backend < . 0 ack 1
@@ -147,7 +147,7 @@ func TestRow13Idle(t *testing.T) {
 			flows 0
 			host reads reset
 		`},
-		{"row 11: half-closed and gone, found within minutes but not before 4", setup{}, `
+		{"half-closed and gone, found within minutes but not before 4", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
 			+40ms
@@ -160,7 +160,7 @@ func TestRow13Idle(t *testing.T) {
 			flows 0
 			host reads end
 		`},
-		{"row 11: half-closed, and the guest has forgotten", setup{}, `
+		{"half-closed, and the guest has forgotten", setup{}, `
 			guest opens mss 1460 wscale 7
 			guest > F. 1 ack 1
 			+40ms

@@ -50,6 +50,8 @@ const (
 	eperm        = hostsock.EPERM
 	econnrefused = hostsock.ECONNREFUSED
 	etimedout    = hostsock.ETIMEDOUT
+	einval       = hostsock.EINVAL
+	eafnosupport = hostsock.EAFNOSUPPORT
 )
 
 func openSocket(t testing.TB) int {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/jsimonetti/rtnetlink/v2"
+	"golang.org/x/sys/unix"
 )
 
 // Everybody is the value of net.ipv4.ping_group_range that allows ping sockets,
@@ -57,7 +58,7 @@ const (
 // back again, so that no packet to an unknown address arrives anywhere.
 func AddRouter(t testing.TB, mtu int) {
 	t.Helper()
-	router := fmt.Sprintf("router-test-%d", os.Getpid())
+	router := routerName()
 	ip := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
@@ -82,3 +83,39 @@ func AddRouter(t testing.TB, mtu int) {
 		ip("netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/"+file)
 	}
 }
+
+// IP runs ip(8) in the test's namespace.
+func IP(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %v: %v: %s", args, err, out)
+	}
+}
+
+// RouterIP runs ip(8) in the namespace of the router.
+func RouterIP(t testing.TB, args ...string) {
+	t.Helper()
+	IP(t, append([]string{"-n", routerName()}, args...)...)
+}
+
+// InRouter runs f on a thread in the namespace of the router.
+func InRouter(t testing.TB, f func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good
+		ns, err := os.Open("/run/netns/" + routerName())
+		if err == nil {
+			defer ns.Close()
+			if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
+				err = f()
+			}
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatalf("in the router: %v", err)
+	}
+}
+
+func routerName() string { return fmt.Sprintf("router-test-%d", os.Getpid()) }
