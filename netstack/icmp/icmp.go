@@ -93,7 +93,9 @@ type Handler struct {
 	head   [header.ICMPLen]byte // ICMP header on its way between guest and socket
 	vecs   []iov.Vec
 	ready  []uint32 // flows that may have replies
-	parked []uint32 // flows that wait for buffers of the guest
+	parked []uint32 // flows that wait for buffers of the guest, or for retryAtMs
+
+	retryAtMs int64 // when the parked ones go on anyway; 0: never
 
 	queued hostsock.QueuedError
 	quoted [header.MaxICMPv6Error]byte
@@ -194,13 +196,20 @@ func (h *Handler) NextDeadlineMs() int64 {
 	if d := h.out.NextDeadlineMs(); d >= 0 && (next < 0 || d < next) {
 		next = d
 	}
+	if h.retryAtMs != 0 && (next < 0 || h.retryAtMs < next) {
+		next = h.retryAtMs
+	}
 	return next
 }
 
 // Advance runs the timers that are due.
 func (h *Handler) Advance() {
 	h.wheel.Advance(h.cfg.Link.NowMs, h.onFire)
-	if h.out.Advance() {
+	retry := h.retryAtMs != 0 && h.retryAtMs <= h.cfg.Link.NowMs
+	if retry {
+		h.retryAtMs = 0
+	}
+	if h.out.Advance() || retry {
 		h.unpark()
 	}
 }

@@ -2,6 +2,7 @@ package icmp
 
 import (
 	"bytes"
+	"syscall"
 	"testing"
 	"time"
 
@@ -226,5 +227,40 @@ func TestFullRing(t *testing.T) {
 		if m := x.receive(); m.seq != seq {
 			t.Errorf("sequence number %d, want %d", m.seq, seq)
 		}
+	}
+}
+
+// TestReceiveFailsForAWhile: the poller tells only once of a reply that cannot be
+// received now, say for want of memory.
+func TestReceiveFailsForAWhile(t *testing.T) {
+	nstest.Enter(t, nstest.Everybody)
+	x := newWorld(t)
+	x.ping(guest4, loop4, 64, 1, 1, pattern(56))
+	x.receive()
+	x.ping(guest4, loop4, 64, 1, 2, pattern(56)) // the reply is in the socket already
+	fd := int(x.h.flows[0].fd)
+	saved, err := syscall.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(saved)
+	null, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(null)
+	_ = syscall.Dup3(null, fd, syscall.O_CLOEXEC)
+	x.turn(100)
+	for range 3 {
+		d := x.h.NextDeadlineMs() - x.link.NowMs
+		if x.h.Run() || d <= 0 || d > 1000 {
+			t.Fatalf("goes on in %d ms", d)
+		}
+		x.skew += d
+		x.turn(0)
+	}
+	_ = syscall.Dup3(saved, fd, syscall.O_CLOEXEC)
+	if m := x.receive(); m.seq != 2 {
+		t.Errorf("sequence number %d", m.seq)
 	}
 }

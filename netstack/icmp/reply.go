@@ -14,15 +14,25 @@ const (
 	runReplies = 32
 	// maxErrors bounds the errors taken from a socket at a time.
 	maxErrors = 16
+	// maxUnexplained is after how many errors of a run that the error queue does
+	// not explain a socket waits, for retryMs.
+	maxUnexplained = 4
+	retryMs        = 20
 )
+
+// park makes f wait for buffers of the guest, or for better times.
+func (h *Handler) park(i uint32, f *flow) {
+	f.waiting = true
+	h.parked = append(h.parked, i)
+}
 
 // toGuest delivers the replies that the socket of f has.
 func (h *Handler) toGuest(i uint32, f *flow) {
+	unexplained := 0
 	for range runReplies {
 		vs, ok := h.out.Open(f.v6(), int(f.expect))
 		if !ok {
-			f.waiting = true
-			h.parked = append(h.parked, i)
+			h.park(i, f)
 			return
 		}
 		h.vecs = append(append(h.vecs[:0], iov.Of(h.head[:])), vs...)
@@ -30,10 +40,18 @@ func (h *Handler) toGuest(i uint32, f *flow) {
 		n, errno := h.calls.RecvFrom(int(f.fd), h.vecs, &a)
 		if errno != 0 {
 			h.out.Cancel()
-			if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || h.memoryGone(errno) {
+			if errno == hostsock.EAGAIN || h.memoryGone(errno) {
 				return
 			}
-			h.flowErrors(f) // an error of an earlier request, reported once
+			// An error of an earlier request, reported once, or one that lasts,
+			// such as a lack of memory: the poller does not tell again of replies.
+			if !h.flowErrors(f) {
+				if unexplained++; unexplained == maxUnexplained {
+					h.park(i, f)
+					h.retryAtMs = h.cfg.Link.NowMs + retryMs
+					return
+				}
+			}
 			continue
 		}
 		// Ping sockets take any reply with their identifier, whoever sent it.

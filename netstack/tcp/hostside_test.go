@@ -215,3 +215,25 @@ func TestNagleIsOff(t *testing.T) {
 		}
 	}
 }
+
+// TestNoMemoryForAPeek: what the poller has told of comes to the guest later.
+func TestNoMemoryForAPeek(t *testing.T) {
+	x := newScript(t, setup{})
+	x.step("guest opens mss 1460 wscale 7")
+	if _, err := x.hosts[1].conn.Write([]byte{pattern(1, 'h', 1), pattern(1, 'h', 2), pattern(1, 'h', 3)}); err != nil {
+		t.Fatal(err)
+	}
+	for x.poll.Wait(1000) == 0 { // the poller tells of it once
+	}
+	f := x.h.flows.at(0)
+	f.set(hostReadable)
+	if x.h.peekEnded(0, f, syscall.ENOMEM) {
+		t.Error("peeks again at once")
+	}
+	x.step("backend silent")
+	x.step("+20ms")
+	x.step("backend < data 1:4")
+	if x.h.resumeAtMs != 0 || x.h.Run() {
+		t.Error("work is left")
+	}
+}

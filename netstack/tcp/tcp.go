@@ -90,6 +90,7 @@ type Handler struct {
 
 	listeners   []Listener
 	acceptAtMs  int64        // when to accept again by the clock; 0: not
+	resumeAtMs  int64        // when parked flows go on by the clock; 0: not
 	windowShift uint8        // scale of our windows
 	big         [2]bigFamily // IPv4, IPv6
 	peekOffset  bool         // the kernel has SO_PEEK_OFF for TCP

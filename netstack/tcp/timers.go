@@ -135,6 +135,9 @@ func (h *Handler) NextDeadlineMs() int64 {
 	if h.acceptAtMs != 0 && (next < 0 || h.acceptAtMs < next) {
 		next = h.acceptAtMs
 	}
+	if h.resumeAtMs != 0 && (next < 0 || h.resumeAtMs < next) {
+		next = h.resumeAtMs
+	}
 	return next
 }
 
@@ -145,6 +148,10 @@ func (h *Handler) Advance() {
 		for j := range h.listeners {
 			h.acceptAll(&h.listeners[j])
 		}
+	}
+	if h.resumeAtMs != 0 && h.resumeAtMs <= h.cfg.Link.NowMs {
+		h.resumeAtMs = 0
+		h.Refilled() // those that wait for buffers are parked again
 	}
 	h.wheel.Advance(h.cfg.Link.NowMs, h.fire)
 }

@@ -327,6 +327,9 @@ func (h *Handler) peekFromHead(f *flow, vecs []iov.Vec, room int) (n, asked int,
 	return 0, room, hostsock.EAGAIN // nothing behind it
 }
 
+// resumeMs is when flows go on for which there was no memory.
+const resumeMs = 20
+
 // peekEnded handles a peek that returned nothing: drained, the end, or an
 // error. It reports whether to go on.
 func (h *Handler) peekEnded(i uint32, f *flow, errno hostsock.Errno) bool {
@@ -334,6 +337,12 @@ func (h *Handler) peekEnded(i uint32, f *flow, errno hostsock.Errno) bool {
 	case errno == hostsock.EFAULT:
 		h.cfg.Link.MemoryGone = true
 		h.park(i, f)
+		return false
+	case errno == hostsock.ENOMEM:
+		// The kernel has none for a call of so many vectors. What is in the socket
+		// stays there, and the poller does not tell of it again.
+		h.park(i, f)
+		h.resumeAtMs = h.cfg.Link.NowMs + resumeMs
 		return false
 	case errno == hostsock.EAGAIN && !before(f.sndNxt, f.sndMax):
 		if f.has(hostFailed) {

@@ -26,8 +26,9 @@ type Listener struct {
 
 type listener struct {
 	Listener
-	readable bool
-	expect   uint16
+	readable    bool
+	unexplained uint8 // errors of this run that the error queue does not explain
+	expect      uint16
 }
 
 // Listen takes over a listening socket: the handler closes it in Close.
@@ -82,18 +83,23 @@ func (h *Handler) runListeners() {
 		}
 		if !h.fromListener(j) {
 			h.parkedListen = true
-			return
+			continue
 		}
 		h.readyListen = h.readyListen || h.listeners[j].readable
 	}
 }
 
 // fromListener delivers what a listener has, up to the budget of a run. It
-// returns false if the guest has no buffers.
+// returns false if the guest has no buffers, or the socket fails: there is more.
 func (h *Handler) fromListener(j int) bool {
 	l := &h.listeners[j]
+	l.unexplained = 0
 	var a hostsock.Arrival
 	for range runDatagrams {
+		if l.unexplained == maxUnexplained {
+			h.retryLater()
+			return false
+		}
 		v6 := l.V6
 		if l.Dual {
 			if _, errno := h.calls.PeekFrom(l.FD, &a); errno != 0 {
@@ -130,11 +136,13 @@ func (h *Handler) fromListener(j int) bool {
 
 // listenFailed handles a failed receive; true means that nothing is left.
 func (h *Handler) listenFailed(l *listener, errno hostsock.Errno) bool {
-	if errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || h.memoryGone(errno) {
+	if errno == hostsock.EAGAIN || h.memoryGone(errno) {
 		l.readable = false
 		return true
 	}
-	h.listenerErrors(l)
+	if !h.listenerErrors(l) {
+		l.unexplained++
+	}
 	return false
 }
 

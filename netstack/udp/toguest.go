@@ -9,23 +9,50 @@ import (
 // runDatagrams is what one socket may deliver before the others have their turn.
 const runDatagrams = 64
 
+// A receive fails with an error of an earlier datagram, once (udp(7)), or with one
+// that lasts, such as a lack of memory. Then the socket waits: the poller does not
+// tell again of what is in it, but asking all the time helps nobody.
+const (
+	maxUnexplained = 4 // errors in a run that the error queue does not explain
+	retryMs        = 20
+)
+
+// retryLater makes the sockets that are parked go on, whether there are buffers or
+// not.
+func (h *Handler) retryLater() {
+	h.Counters.Retried++
+	if h.retryAtMs == 0 {
+		h.retryAtMs = h.cfg.Link.NowMs + retryMs
+	}
+}
+
+// park makes f wait for buffers of the guest, or for better times.
+func (h *Handler) park(i uint32, f *flow) {
+	f.set(onParked)
+	h.parked = append(h.parked, i)
+}
+
 // toGuest delivers what the socket of f has, up to the budget of a run.
 func (h *Handler) toGuest(i uint32, f *flow) {
-	total, ask := 0, int(max(1, f.burst))
+	total, ask, unexplained := 0, int(max(1, f.burst)), 0
 	for total < runDatagrams {
 		got, errno, ok := h.receive(i, f, ask)
 		if !ok {
-			f.set(onParked)
-			h.parked = append(h.parked, i)
+			h.park(i, f)
 			return
 		}
 		switch {
-		case errno == hostsock.EAGAIN || errno == hostsock.ENOMEM || errno != 0 && h.memoryGone(errno):
+		case errno == hostsock.EAGAIN || errno != 0 && h.memoryGone(errno):
 			f.burst = uint8(min(total, hostsock.MaxMany))
 			return
 		case errno != 0:
-			// An error of an earlier datagram, reported once (udp(7)).
-			h.flowErrors(f)
+			if !h.flowErrors(f) {
+				if unexplained++; unexplained == maxUnexplained {
+					h.park(i, f)
+					h.retryLater()
+					return
+				}
+			}
 			total++
 		case got == ask:
 			ask = min(2*ask, hostsock.MaxMany)

@@ -53,6 +53,8 @@
 //
 // A datagram for a full socket is dropped, as a router would. Without buffers of
 // the guest, datagrams stay in their sockets until it adds some: nothing polls.
+// They stay a moment as well when the kernel cannot hand them over, for want of
+// memory say.
 //
 // # Not carried
 //
@@ -119,6 +121,7 @@ type Counters struct {
 	Martian        [addrmap.NumVerdicts]uint64
 	Limited        uint64 // dropped: no descriptor, or no memory
 	Undeliverable  uint64 // from the host's side, dropped: no address of the guest, or stray
+	Retried        uint64 // receives that failed, and were tried again later
 	ErrorsToGuest  uint64 // ICMP errors
 	PeakFlows      uint64
 	ToGuest        datagram.Counters // filled in by Stats
@@ -151,9 +154,10 @@ type Handler struct {
 	messages     [hostsock.MaxMany]datagram.Message
 	ready        []uint32 // flows that may have datagrams for the guest
 	running      []uint32 // the list of ready flows being gone through
-	parked       []uint32 // flows that wait for buffers of the guest
+	parked       []uint32 // flows that wait for buffers of the guest, or for retryAtMs
 	readyListen  bool     // some listener may have datagrams
-	parkedListen bool     // some listener waits for buffers
+	parkedListen bool     // some listener waits for these
+	retryAtMs    int64    // 0: nothing waits for it
 
 	queued  hostsock.QueuedError
 	payload [maxQuoted]byte // of the datagram that queued is about
@@ -268,13 +272,20 @@ func (h *Handler) NextDeadlineMs() int64 {
 	if d := h.out.NextDeadlineMs(); d >= 0 && (next < 0 || d < next) {
 		next = d
 	}
+	if h.retryAtMs != 0 && (next < 0 || h.retryAtMs < next) {
+		next = h.retryAtMs
+	}
 	return next
 }
 
 // Advance runs the timers that are due.
 func (h *Handler) Advance() {
 	h.wheel.Advance(h.cfg.Link.NowMs, h.onFire)
-	if h.out.Advance() {
+	retry := h.retryAtMs != 0 && h.retryAtMs <= h.cfg.Link.NowMs
+	if retry {
+		h.retryAtMs = 0
+	}
+	if h.out.Advance() || retry {
 		h.unpark()
 	}
 }
