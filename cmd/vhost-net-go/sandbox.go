@@ -27,6 +27,9 @@ func enterSandbox(cfg sandbox.Config, log *logging.Log) error {
 // while the current folder is still the caller's.
 func sandboxConfig(opts options.Options) sandbox.Config {
 	cfg := sandbox.Config{Mode: opts.Sandbox}
+	if opts.Background {
+		cfg.Log = logging.SystemLog
+	}
 	switch {
 	case opts.Client:
 		cfg.Dial = absolute(opts.SocketPath)

@@ -40,7 +40,7 @@ func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) 
 // the system's log.
 func (l *Log) Detach() {
 	if l.file == nil {
-		l.out.detach()
+		l.out.detach(SystemLog)
 	}
 }
 

@@ -3,7 +3,6 @@ package logging
 import (
 	"bytes"
 	"io"
-	"log/syslog"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,7 +13,7 @@ import (
 type output struct {
 	mu  sync.Mutex
 	w   io.Writer
-	sys *syslog.Writer // if not nil, in place of w
+	sys *systemLog // if not nil, in place of w
 }
 
 // Write writes lines that have no level.
@@ -27,40 +26,19 @@ func (o *output) LevelWrite(level hclog.Level, p []byte) (int, error) {
 	if o.sys == nil {
 		return o.w.Write(p)
 	}
-	// A log that cannot be written is no reason to stop.
-	_ = write(o.sys, level, string(withoutHeading(p)))
+	o.sys.log(level, withoutHeading(p))
 	return len(p), nil
 }
 
-// detach turns to the system's log; where there is none, messages are lost.
-func (o *output) detach() {
-	sys, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_INFO, "vhost-net-go")
+// detach turns to the system's log at path; without a socket for it, messages
+// are lost.
+func (o *output) detach(path string) {
+	sys, err := openSystemLog(path)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.w, o.sys = io.Discard, sys
-	if err != nil {
-		o.sys = nil
-	}
-}
-
-// leveled is what a system's log can do.
-type leveled interface {
-	Err(string) error
-	Warning(string) error
-	Info(string) error
-	Debug(string) error
-}
-
-func write(w leveled, level hclog.Level, text string) error {
-	switch level {
-	case hclog.Error:
-		return w.Err(text)
-	case hclog.Warn:
-		return w.Warning(text)
-	case hclog.Debug, hclog.Trace:
-		return w.Debug(text)
-	default:
-		return w.Info(text)
+	o.w = io.Discard
+	if err == nil {
+		o.sys = sys
 	}
 }
 

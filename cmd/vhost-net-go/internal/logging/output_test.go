@@ -2,36 +2,11 @@ package logging
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 )
-
-// recorder is a system's log that keeps what it gets.
-type recorder struct{ got []string }
-
-func (r *recorder) add(level, text string) error {
-	r.got = append(r.got, level+" "+text)
-	return nil
-}
-func (r *recorder) Err(s string) error     { return r.add("err", s) }
-func (r *recorder) Warning(s string) error { return r.add("warning", s) }
-func (r *recorder) Info(s string) error    { return r.add("info", s) }
-func (r *recorder) Debug(s string) error   { return r.add("debug", s) }
-
-func TestLevelsOfSystemLog(t *testing.T) {
-	var r recorder
-	for _, level := range []hclog.Level{hclog.Error, hclog.Warn, hclog.Info, hclog.Debug, hclog.Trace, hclog.NoLevel} {
-		if err := write(&r, level, level.String()); err != nil {
-			t.Error(err)
-		}
-	}
-	if got, want := fmt.Sprint(r.got), "[err error warning warn info info debug debug debug trace info none]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
 
 func TestWithoutHeading(t *testing.T) {
 	var line bytes.Buffer

@@ -171,6 +171,7 @@ func mustWork() []attempt {
 			_, err := os.ReadFile(filepath.Join(dir, "resolved", "resolv.conf"))
 			return err
 		}},
+		{"send to a log that was started anew", sendToLog},
 		{"remove its socket", func(dir string) error { return os.Remove(filepath.Join(dir, "run", "s")) }},
 		{"start threads, sleep, collect garbage", func(string) error {
 			done := make(chan struct{})
@@ -190,10 +191,40 @@ func mustWork() []attempt {
 	}
 }
 
+// logSocket is the one of the process in the sandbox.
+var logSocket int
+
+// sendToLog sends until the system's log has been started anew and got it.
+func sendToLog(dir string) (err error) {
+	for range 500 {
+		err = unix.Sendto(logSocket, []byte("message"), unix.MSG_DONTWAIT, &unix.SockaddrUnix{Name: filepath.Join(dir, "log", "link")})
+		if !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+// restartLog plays a system's log that listens once the sandbox is there, for as
+// long as the test runs.
+func restartLog(path string) {
+	time.Sleep(50 * time.Millisecond)
+	if l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path}); err == nil {
+		_, _ = l.Read(make([]byte, 100))
+		l.Close()
+	}
+}
+
 // inside is the process in the sandbox: it prints what came of each attempt.
 func inside(dir string) {
 	runtime.GC() // threads that exist before the sandbox are in it too
+	var err error
+	if logSocket, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		panic(err)
+	}
 	missing, err := Enter(Config{
+		Log:  filepath.Join(dir, "log", "link"),
 		Mode: Require, RemoveIn: []string{filepath.Join(dir, "run")},
 		Read: []string{filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "resolved"), filepath.Join(dir, "not there")},
 	})
@@ -209,7 +240,7 @@ func inside(dir string) {
 // TestEscape runs all attempts in a process of its own.
 func TestEscape(t *testing.T) {
 	dir := t.TempDir()
-	for _, d := range []string{"run/folder", "resolved"} {
+	for _, d := range []string{"run/folder", "resolved", "log", "logger"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -219,6 +250,10 @@ func TestEscape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Symlink(filepath.Join(dir, "logger", "socket"), filepath.Join(dir, "log", "link")); err != nil {
+		t.Fatal(err)
+	}
+	go restartLog(filepath.Join(dir, "logger", "socket"))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), insideEnv+"="+dir)
 	var stderr bytes.Buffer

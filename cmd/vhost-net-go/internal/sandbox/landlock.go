@@ -34,8 +34,8 @@ func enterLandlock(cfg Config) error {
 			rules = append(rules, landlock.PathAccess(ll.AccessFSReadFile, path))
 		}
 	}
-	if cfg.Dial != "" {
-		rules = append(rules, landlock.PathAccess(0, filepath.Dir(cfg.Dial)).WithResolveUnix().IgnoreIfMissing())
+	for _, dir := range socketFolders(cfg) {
+		rules = append(rules, landlock.PathAccess(0, dir).WithResolveUnix().IgnoreIfMissing())
 	}
 	// What newer kernels can forbid besides: signals, abstract sockets,
 	// connecting to sockets in the file system. TCP and UDP are the daemon's job.
@@ -44,4 +44,23 @@ func enterLandlock(cfg Config) error {
 		return err
 	}
 	return nil
+}
+
+// socketFolders are where UNIX sockets that are sent to lie: folders, since a
+// socket is a new file whenever its owner starts again.
+func socketFolders(cfg Config) (dirs []string) {
+	if cfg.Dial != "" {
+		dirs = append(dirs, filepath.Dir(cfg.Dial))
+	}
+	if cfg.Log == "" {
+		return dirs
+	}
+	dirs = append(dirs, filepath.Dir(cfg.Log))
+	if target, err := os.Readlink(cfg.Log); err == nil {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(cfg.Log), target)
+		}
+		dirs = append(dirs, filepath.Dir(target))
+	}
+	return dirs
 }

@@ -41,6 +41,10 @@ type Config struct {
 	// Dial is the path of a UNIX socket to which connections are made; "" for
 	// none: then no UNIX socket can be made.
 	Dial string
+	// Log is the path of a UNIX socket to which a socket that is open sends
+	// datagrams, "" for none. Another socket, behind another link, may take its
+	// place.
+	Log string
 }
 
 // layer is one of the layers.
