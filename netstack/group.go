@@ -115,12 +115,22 @@ func (g *Group) Close() {
 // close drops the mail, what is in it and what is still to come.
 func (o *others) close() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.closed = true
-	for i := range o.mail {
-		o.mail[i].drop()
+	o.mu.Unlock()
+	for _, m := range o.unread() {
+		m.drop()
 	}
-	o.mail = nil
+}
+
+// unread takes all mail away that was not handled, also what a fault has kept this
+// worker from. It is parked.
+func (o *others) unread() []message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := append(slices.Clone(o.reading[o.read:]), o.mail...)
+	o.mail, o.mailBytes, o.reading, o.read = nil, 0, nil, 0
+	o.some.Store(false)
+	return all
 }
 
 // worker returns that of a pair, which it makes if need be. Parked.
@@ -209,20 +219,15 @@ func (o *others) evacuate(to *others) {
 		to.counters.Evacuated++
 		to.Own(k, false)
 	}
-	o.mu.Lock()
-	mail := o.mail[:0]
-	for _, m := range o.mail {
+	for _, m := range o.unread() {
 		if m.kind != giveFlow {
-			mail = append(mail, m)
+			o.post(o.self, m)
 			continue
 		}
 		moving(m.key)
 		to.attach(&m)
 		o.forget(m.key)
 	}
-	clear(o.mail[len(mail):])
-	o.mail = mail
-	o.mu.Unlock()
 	if t := o.w.protos.tcp; t != nil {
 		t.MoveAll(to.w.protos.tcp, moving)
 	}

@@ -2,6 +2,7 @@ package netstack
 
 import (
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -25,17 +26,27 @@ type team struct {
 // withTeam runs f with the workers parked and all pairs in use.
 func withTeam(t *testing.T, kind int, f func(x *team)) {
 	t.Helper()
+	x := newTeam(t, kind)
+	x.Park(func() {
+		_, err := x.worker(2)
+		x.must(err)
+		x.active = []uint8{0, 1, 2}
+		f(x)
+	})
+	x.close() // not if the test has ended halfway: the workers still stand
+}
+
+func newTeam(t *testing.T, kind int) *team {
+	t.Helper()
 	cfg := internalConfig()
 	cfg.MapHostLoopback.V4 = netip.MustParseAddr("192.0.2.1")
 	g, err := NewGroup(cfg, 3, func(int, bool, error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close()
 	x := &team{T: t, Group: g}
 	x.fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	x.must(err)
-	defer unix.Close(x.fd)
 	x.must(unix.Bind(x.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	if kind == unix.SOCK_STREAM {
 		x.must(unix.Listen(x.fd, 8))
@@ -43,12 +54,12 @@ func withTeam(t *testing.T, kind int, f func(x *team)) {
 	at, err := unix.Getsockname(x.fd)
 	x.must(err)
 	x.host = uint16(at.(*unix.SockaddrInet4).Port)
-	g.Park(func() {
-		_, err := g.worker(2)
-		x.must(err)
-		g.active = []uint8{0, 1, 2}
-		f(x)
-	})
+	return x
+}
+
+func (x *team) close() {
+	x.Close()
+	unix.Close(x.fd)
 }
 
 func (x *team) must(err error) {
@@ -174,7 +185,7 @@ func (x *team) heard() (got string) {
 func (x *team) overtake(pair int) {
 	x.Helper()
 	o := x.workers[pair].others
-	if n := len(o.mail); n < 2 || o.mail[n-1].kind != wantFlow {
+	if n := len(o.mail); n < 2 {
 		x.Fatalf("%d messages", n)
 	}
 	last := len(o.mail) - 1
@@ -205,5 +216,67 @@ func TestWantOvertakesFlow(t *testing.T) {
 		x.overtake(1)
 		x.settleMail()
 		x.want(0, 0, 1)
+	})
+}
+
+// stopReading is what a fault in guest memory does to a worker that has begun to
+// read its mail: the rest is for the next turn.
+func (x *team) stopReading(pair int) {
+	o := x.workers[pair].others
+	o.reading, o.read, o.mail, o.mailBytes = o.mail, 0, nil, 0
+	o.some.Store(false)
+}
+
+// TestEvacuateUnread: a pair is disabled whose worker has not come to read its mail.
+func TestEvacuateUnread(t *testing.T) {
+	for _, fault := range []bool{false, true} {
+		withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+			x.datagram(0, 'a')
+			x.datagram(1, 'b')
+			x.mail(0)
+			x.datagram(2, 'c')
+			x.overtake(1)
+			o := x.workers[1].others
+			if fault {
+				x.stopReading(1)
+			} else { // the wish was read
+				o.handle(&o.mail[0])
+				o.mail = o.mail[1:]
+			}
+			x.active = []uint8{0, 2}
+			o.evacuate(x.workers[0].others)
+			x.settleMail()
+			x.want(0, 0, 1)
+			if got := x.heard(); got != "ac" { // b is for the guest to send again
+				t.Errorf("the host heard %q", got)
+			}
+		})
+	}
+}
+
+// openDescriptors counts those of the process.
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// TestCloseUnread: what a worker has not come to read ends with the group.
+func TestCloseUnread(t *testing.T) {
+	withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+		was := openDescriptors(t)
+		x.datagram(0, 'a')
+		x.datagram(1, 'b')
+		x.mail(0)
+		x.stopReading(1)
+		for _, w := range x.workers {
+			w.others.close()
+		}
+		if n := openDescriptors(t); n != was {
+			t.Errorf("%d descriptors, %d before", n, was)
+		}
 	})
 }
