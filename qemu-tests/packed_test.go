@@ -8,8 +8,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/qemu-tests/lab"
 )
 
-// packedDevices are QEMU's packed rings, as options of its device. The last one has neither of the features that make the state
-// of a ring certain, so that the backend has to leave it in the ring.
+// packedDevices are QEMU's packed rings, as options of its device.
 var packedDevices = []struct{ name, options string }{
 	{"indirect", ",packed=on"},
 	{"in-order", ",packed=on,in_order=on"},

@@ -120,12 +120,15 @@ func TestPackedStateUnknown(t *testing.T) {
 	b.disconnect()
 	b.guest = newGuest(t, virtqtest.Config{Size: 60, EventIdx: true, Packed: true, InOrder: true, FirstIndex: 7})
 	b.want &^= featureIndirect
-	// A used descriptor that stands for a batch that ends nowhere.
+	// A slot written in a lap in which those around it were not.
 	for _, q := range b.guest.Queues {
 		ring := q.Packed()
-		d := ring.Desc(6)
-		d.ID = 59
-		ring.SetDesc(6, d)
+		d := ring.Desc(20)
+		d.Flags = virtqtest.FlagAvail | virtqtest.FlagUsed
+		ring.SetDesc(20, d)
+		d = ring.Desc(40)
+		d.Flags = virtqtest.FlagAvail | virtqtest.FlagUsed
+		ring.SetDesc(40, d)
 	}
 	p, err := newPump(b.guest)
 	b.must(err)

@@ -43,14 +43,12 @@ func (s *session) newQueue(r *ring) (q *virtqueue.Queue, err error) {
 
 // resume finds out where a ring goes on that this connection has not run before.
 //
-// The frontend's number is a guess when the previous backend was killed (QEMU),
-// and not the right one even otherwise (cloud-hypervisor sends the driver's
-// index; UML sends 0, with which no packed ring starts). As chains are completed
-// in order, the memory of the ring is the truth. For a split ring it always says;
-// a packed one has no index and is silent in rare cases (batches of IN_ORDER), see virtqueue.Resume.
-// Then there is only the number to go by. QEMU reads no index from a packed ring
-// either: after the crash of a backend it repeats what the last orderly stop has
-// told it.
+// The frontend's number is a guess when the previous backend was killed, and not
+// the right one even otherwise (cloud-hypervisor sends the driver's index; UML
+// sends 0, with which no packed ring starts; QEMU reads no index from a packed
+// ring: it repeats what the last orderly stop has told it). As chains are
+// completed in order, the memory of the ring is the truth, see virtqueue.Resume.
+// Only where that makes no sense there is nothing but the number to go by.
 func (s *session) resume(r *ring, cfg virtqueue.Config) error {
 	base, err := virtqueue.Resume(cfg)
 	if err == nil {

@@ -110,6 +110,9 @@ func (s *session) startReady() {
 		s.srv.broken[r.index].Store(nil)
 		s.srv.dev.StartQueue(r.index, q, r.kick, &r.call)
 		s.srv.dev.EnableQueue(r.index, true)
+		// Who had the ring before may have died between its last completion and
+		// the call for it: a driver whose ring is full waits for nothing else.
+		r.call.Call()
 		base := r.base
 		s.afterPark(func() {
 			if !s.up {

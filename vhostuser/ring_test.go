@@ -181,6 +181,18 @@ func TestPollMode(t *testing.T) {
 	b.echo(3)
 }
 
+// TestCallAtStart: the driver of a ring that starts is called, and need not be
+// told of a completion for that; the one who had the ring before may have owed
+// it a call.
+func TestCallAtStart(t *testing.T) {
+	b := newBench(t, vutest.QEMU).up()
+	for i, q := range b.guest.Queues {
+		if !q.WaitCall(patience) {
+			t.Errorf("ring %d: no call", i)
+		}
+	}
+}
+
 // TestCallResent: a call descriptor that comes on a running ring is signalled at
 // once, for completions that the one before may have swallowed.
 func TestCallResent(t *testing.T) {

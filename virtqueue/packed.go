@@ -36,8 +36,6 @@ type packedRing struct {
 	open        bool   // the last of staged stands for a batch that goes on
 	stagedSlots uint32 // that they cover
 
-	marksRest bool // see markRest: chains may have more than one slot, and no order tells which
-
 	kicks   uint16 // event flags of the device, as in memory
 	unarmed bool   // kicks is a guess: a predecessor may have left anything
 }
@@ -57,8 +55,6 @@ func newPackedRing(c *Config) *packedRing {
 		out:     make([]packedChain, c.Size),
 		staged:  make([]usedChain, 0, c.Size),
 		unarmed: true,
-		// With INDIRECT, chains of several slots are not to be expected.
-		marksRest: !c.InOrder && !c.Indirect,
 	}
 	r.turns = newTurns(c.Size, 0)
 	r.words.init(c.Desc, c.Avail, c.Used)

@@ -19,17 +19,18 @@ func (r *packedRing) publish() (call bool) {
 	old, at := r.used, r.used
 	for i := range r.staged {
 		u := &r.staged[i]
+		// Resume relies on this order: length, other slots from behind, the whole.
+		if u.written > 0 && (u.slots > 1 || i == 0 && len(r.staged) > 1) {
+			r.words.setLen(at.slot, u.written)
+		}
+		r.markRest(at, u)
 		if i > 0 {
 			r.words.setUsed(at.slot, u.written, u.id, u.flags(at))
-		}
-		if r.marksRest {
-			r.markRest(at, u)
 		}
 		at = at.forward(u.slots, r.size)
 	}
 	first := &r.staged[0]
-	r.words.setLen(old.slot, first.written)
-	r.words.setMark(old.slot, first.id, first.flags(old))
+	r.words.setPolled(old.slot, first.written, first.id, first.flags(old))
 	r.used = at
 	r.inUse -= r.stagedSlots
 	covered := r.stagedSlots
@@ -44,9 +45,9 @@ func (r *packedRing) publish() (call bool) {
 // that was not taken yet. All of them were taken: no more is staged than is in
 // use.
 func (r *packedRing) markRest(at place, u *usedChain) {
-	for n := uint32(1); n < u.slots; n++ {
+	for n := u.slots - 1; n > 0; n-- {
 		p := at.forward(n, r.size)
-		r.words.setMark(p.slot, u.id, p.used())
+		r.words.setRest(p.slot, u.id, p.used())
 	}
 }
 

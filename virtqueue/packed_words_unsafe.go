@@ -45,20 +45,37 @@ func (w *packedWords) idFlags(slot uint32) (id, flags uint16) {
 	return uint16(v), uint16(v >> 16)
 }
 
-// setLen stores the length of a used descriptor that the driver is polling.
+// setLen stores the length of a used descriptor that the driver may be polling.
 func (w *packedWords) setLen(slot, n uint32) {
-	*(*uint32)(unsafe.Add(unsafe.Pointer(w.desc), uintptr(slot)*descBytes+8)) = n
+	atomic.StoreUint32((*uint32)(unsafe.Add(unsafe.Pointer(w.desc), uintptr(slot)*descBytes+8)), n)
 }
 
-// setMark stores id and flags of a descriptor; everything written before is
-// visible to whoever sees them.
-func (w *packedWords) setMark(slot uint32, id, flags uint16) {
-	atomic.StoreUint32(w.mark(slot), uint32(id)|uint32(flags)<<16)
+// length loads the length of a descriptor that is the device's.
+func (w *packedWords) length(slot uint32) uint32 { return uint32(*w.second(slot)) }
+
+// second is the half of a descriptor that has length, ID and flags.
+func (w *packedWords) second(slot uint32) *uint64 {
+	return (*uint64)(unsafe.Add(unsafe.Pointer(w.desc), uintptr(slot)*descBytes+8))
+}
+
+// setRest stores id and flags of a descriptor that the driver skips.
+func (w *packedWords) setRest(slot uint32, id, flags uint16) {
+	*w.mark(slot) = uint32(id) | uint32(flags)<<16
 }
 
 // setUsed stores a used descriptor that the driver does not look at yet.
 func (w *packedWords) setUsed(slot, n uint32, id, flags uint16) {
-	*(*uint64)(unsafe.Add(unsafe.Pointer(w.desc), uintptr(slot)*descBytes+8)) = uint64(n) | uint64(id)<<packedIDShift | uint64(flags)<<packedFlagsShift
+	*w.second(slot) = usedWord(n, id, flags)
+}
+
+// setPolled stores a used descriptor for which the driver waits; everything
+// written before is visible to it then.
+func (w *packedWords) setPolled(slot, n uint32, id, flags uint16) {
+	atomic.StoreUint64(w.second(slot), usedWord(n, id, flags))
+}
+
+func usedWord(n uint32, id, flags uint16) uint64 {
+	return uint64(n) | uint64(id)<<packedIDShift | uint64(flags)<<packedFlagsShift
 }
 
 // driverEventWord loads where, and whether, the driver wants to be called.

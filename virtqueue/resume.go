@@ -1,6 +1,9 @@
 package virtqueue
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Resume returns the NextAvail at which a device goes on whose predecessor
 // vanished without a word. It reads the ring of c, of which Mem and NextAvail
@@ -8,22 +11,23 @@ import "errors"
 //
 // A frontend also tells a number (SET_VRING_BASE of vhost-user). It is the same
 // after an orderly stop; after a crash of the backend it may be stale, and the
-// memory is what to believe.
+// memory is what to believe. This is right for devices that return chains in the
+// order in which they were made available.
 //
-// In a split ring that is the used index. Chains behind it were taken and never
-// returned, so the driver still waits for them. This is right for devices that
-// return chains in the order in which they were made available.
+// In a split ring the used index says it. Chains behind it were taken and never
+// returned, so the driver still waits for them.
 //
-// A packed ring has no index. The place is found from the descriptors, where the
-// last used one is followed by one that is available. It is certain for receive
-// queues, and for transmit queues without IN_ORDER: where chains of several slots
-// are to be expected (no INDIRECT), this package marks all slots that a used
-// descriptor stands for. Doubt comes from slots of a batch (transmit, IN_ORDER)
-// that look available still. It is told from the buffer ID, as long as its used
-// descriptor is there, if the driver uses slots as IDs, as Linux and DPDK do.
+// A packed ring has no index. But this package marks every slot that a used
+// descriptor stands for, and the driver writes a slot anew only after it got it
+// back: so each slot is used up to some place and available from there on. If the
+// predecessor was killed in the middle of a Publish, some slots before that place
+// are not marked, and the driver, which waits for the first of them, would wait
+// for ever. Resume marks them: it finishes that Publish. Chains whose length was
+// not yet written count as returned with as many bytes as they have.
 //
-// The rest is an error; so is a ring whose device was killed between the writes
-// of one Publish, and one with flags that no driver sets.
+// The driver should be called after that, since nobody knows whether it was. An
+// error says that no device of this package, with a driver that keeps the rules,
+// left the ring so.
 func Resume(c Config) (nextAvail uint32, err error) {
 	if err := c.checkParts(); err != nil {
 		return 0, err
@@ -31,7 +35,11 @@ func Resume(c Config) (nextAvail uint32, err error) {
 	if !c.Packed {
 		return uint32(usedIdxOf(c.Used)), nil
 	}
-	at, err := newResumer(&c).find()
+	r, err := newResumer(&c)
+	if err != nil {
+		return 0, err
+	}
+	at, err := r.find()
 	return at.base(), err
 }
 
@@ -39,26 +47,40 @@ var errNoPlace = errors.New("virtqueue: the state of the packed ring cannot be t
 
 // resumer finds the place of a device in a packed ring.
 type resumer struct {
-	size              uint32
-	inOrder, writable bool
-	id, flags         []uint16 // by slot
-	virgin            bool     // the last slot was never written
+	words     packedWords
+	size      uint32
+	writable  bool
+	id, flags []uint16 // by slot
+	virgin    bool     // the last slot was never written
 }
 
-func newResumer(c *Config) *resumer {
+// resumeReads is how often a ring is read at most until it is twice the same.
+// The driver may be at work, but without a device it comes to an end.
+const resumeReads = 100
+
+func newResumer(c *Config) (*resumer, error) {
 	r := &resumer{
-		size: uint32(c.Size), inOrder: c.InOrder, writable: c.Writable,
+		size: uint32(c.Size), writable: c.Writable,
 		id: make([]uint16, c.Size), flags: make([]uint16, c.Size),
 	}
-	var w packedWords
-	w.init(c.Desc, c.Avail, c.Used)
-	for i := range r.id {
-		// The driver may be at work.
-		r.id[i], r.flags[i] = w.idFlags(uint32(i))
+	r.words.init(c.Desc, c.Avail, c.Used)
+	r.read()
+	for range resumeReads {
+		before := slices.Clone(r.flags)
+		r.read()
+		if slices.Equal(before, r.flags) {
+			addr, rest := newDescTable(c.Desc).load(uint(c.Size) - 1)
+			r.virgin = addr == 0 && rest == 0
+			return r, nil
+		}
 	}
-	addr, rest := newDescTable(c.Desc).load(uint(c.Size) - 1)
-	r.virgin = addr == 0 && rest == 0
-	return r
+	return nil, errNoPlace
+}
+
+func (r *resumer) read() {
+	for i := range r.id {
+		r.id[i], r.flags[i] = r.words.idFlags(uint32(i))
+	}
 }
 
 // lap returns the lap in which slot i was last written by the driver.
@@ -73,104 +95,70 @@ func (r *resumer) used(p place) bool {
 	return r.flags[p.slot]&(descAvail|descUsed) == p.used()
 }
 
-func (r *resumer) available(p place) bool {
-	return r.flags[p.slot]&(descAvail|descUsed) == p.lap
-}
-
+// find returns the place behind the last used slot, and closes gaps before it.
 func (r *resumer) find() (place, error) {
-	if r.virgin {
-		// The device is in the first lap still.
-		start := place{lap: descAvail}
-		if p, ok := r.lastUsed(start, r.size); ok {
-			return r.behind(p)
+	first, n := place{lap: descAvail}, r.size
+	if !r.virgin {
+		// The driver has written slots from 0 up to some border in one lap,
+		// those behind it in the lap before.
+		border := uint32(1)
+		for border < r.size && r.lap(border) == r.lap(0) {
+			border++
 		}
-		return start, nil
-	}
-	// The driver has written slots from 0 up to some border in one lap, those
-	// behind it in the lap before.
-	start := place{lap: r.lap(0)}
-	border := uint32(1)
-	for border < r.size && r.lap(border) == start.lap {
-		border++
-	}
-	for i := border; i < r.size; i++ {
-		if r.lap(i) == start.lap {
-			return place{}, errNoPlace
+		for i := border; i < r.size; i++ {
+			if r.lap(i) == r.lap(0) {
+				return place{}, errNoPlace
+			}
 		}
+		first = place{lap: r.lap(0)}.back(r.size-border, r.size)
 	}
-	if p, ok := r.lastUsed(start, border); ok {
-		return r.behind(p)
-	}
-	at := start.back(r.size-border, r.size) // the border, in the lap before
-	if p, ok := r.lastUsed(at, r.size-border); ok {
-		return r.behind(p)
-	}
-	return r.allAvailable(at)
-}
-
-// allAvailable returns the place where the driver has gone over all used
-// descriptors, up to that before at. If each stood for one slot, it is a whole
-// lap ahead of the device.
-func (r *resumer) allAvailable(at place) (place, error) {
-	switch {
-	case r.inOrder && r.writable:
-		// What is left of a chain that was used has another ID.
-		if end, ok := r.chain(at); ok && uint32(r.id[end.back(1, r.size).slot]) != at.slot {
-			return end, nil
-		}
-	case r.inOrder:
-		return place{}, errNoPlace
-	}
-	return at, nil
-}
-
-// lastUsed returns the last used descriptor of the n slots from p on.
-func (r *resumer) lastUsed(p place, n uint32) (place, bool) {
 	for ; n > 0; n-- {
-		if q := p.forward(n-1, r.size); r.used(q) {
-			return q, true
+		if r.used(first.forward(n-1, r.size)) {
+			break
 		}
 	}
-	return p, false
+	r.finish(first, n)
+	return first.forward(n, r.size), nil
 }
 
-// behind returns the place behind all that the used descriptor at p, the last
-// one, stands for.
-func (r *resumer) behind(p place) (place, error) {
-	id := r.id[p.slot]
-	next := p.forward(1, r.size)
-	if r.inOrder && uint32(id) != p.slot {
-		// A batch: the chain with this ID is the last one of it.
-		if uint32(id) >= r.size {
-			return place{}, errNoPlace
+// finish marks those of the n slots from p on that are not used, which can only
+// be for want of time. The driver looks at the first of them alone, so that one
+// comes last.
+func (r *resumer) finish(p place, n uint32) {
+	var polled place
+	var polledID uint16
+	found := false
+	for i := uint32(0); i < n; {
+		head := p.forward(i, r.size)
+		i++
+		if r.used(head) {
+			continue
 		}
-		last := p.forward((uint32(id)+r.size-p.slot)%r.size, r.size)
-		end, ok := r.chain(last)
-		if !ok || r.id[end.back(1, r.size).slot] != id {
-			return place{}, errNoPlace
+		end := head
+		for ; !r.used(end) && r.flags[end.slot]&descNext != 0 && i < n; i++ {
+			end = p.forward(i, r.size)
+			if !r.used(end) {
+				r.words.setRest(end.slot, r.id[end.slot], end.used())
+			}
 		}
-		return end, nil
+		// The last slot has the ID of the chain, or that of the used descriptor
+		// if it was marked.
+		if id := r.id[end.slot]; found {
+			r.complete(head, id)
+		} else {
+			polled, polledID, found = head, id, true
+		}
 	}
-	if end, ok := r.chain(next); ok && r.inOrder && r.id[end.back(1, r.size).slot] == id {
-		return end, nil // IDs are slots, so these are the chain's own
+	if found {
+		r.complete(polled, polledID)
 	}
-	// With INDIRECT no chain of several slots is to be expected, without it the
-	// rest of one would have been marked (see markRest).
-	return next, nil
 }
 
-// chain returns the place behind the chain that begins at p, if one is
-// available there.
-func (r *resumer) chain(p place) (end place, ok bool) {
-	for range r.size {
-		if !r.available(p) {
-			return p, false
-		}
-		next := p.forward(1, r.size)
-		if r.flags[p.slot]&descNext == 0 {
-			return next, true
-		}
-		p = next
+// complete marks the head of a chain. What was written to it has its length.
+func (r *resumer) complete(head place, id uint16) {
+	n, flags := uint32(0), head.used()
+	if r.writable {
+		n, flags = r.words.length(head.slot), flags|descWrite
 	}
-	return p, false
+	r.words.setPolled(head.slot, n, id, flags)
 }

@@ -23,9 +23,10 @@ func (w *packedWords) word(slot uint16) *uint32 {
 	return (*uint32)(unsafe.Add(w.desc, descBytes*int(slot)+12))
 }
 
+// mark loads what the device stores at once: ID and flags with the length.
 func (w *packedWords) mark(slot uint16) (id, flags uint16) {
-	v := atomic.LoadUint32(w.word(slot))
-	return uint16(v), uint16(v >> 16)
+	v := atomic.LoadUint64((*uint64)(unsafe.Add(w.desc, descBytes*int(slot)+8)))
+	return uint16(v >> 32), uint16(v >> 48)
 }
 
 func (w *packedWords) setMark(slot, id, flags uint16) {
