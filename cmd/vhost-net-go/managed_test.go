@@ -48,6 +48,9 @@ func openSocket(spec string) *os.File {
 // notifyVar is the name of the manager's own socket, "notify" by default.
 const notifyVar = "VHOST_NET_GO_TEST_NOTIFY"
 
+// programVar is what the manager starts, "used" by default.
+const programVar = "VHOST_NET_GO_TEST_PROGRAM"
+
 // socketsVar tells the daemon what its manager opened, to use it.
 const socketsVar = "VHOST_NET_GO_TEST_SOCKETS"
 
@@ -60,8 +63,9 @@ func managed(list string, args []string) int {
 		panic(err)
 	}
 	specs := strings.Split(list, ",")
+	program := cmp.Or(os.Getenv(programVar), "used")
 	// Only the shell knows the number of the process that it becomes.
-	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec used "$@"`, "sh"}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, program}, args...)...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+name, fmt.Sprintf("LISTEN_FDS=%d", len(specs)), socketsVar+"="+list)
 	for _, spec := range specs {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, openSocket(spec))

@@ -111,11 +111,12 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 	}
 	err = serve(ctx, job{
 		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts, mgr}, log: log,
-		capture: dump, sockets: sockets.Forwards, ready: start.ready,
+		capture: dump, sockets: sockets.Forwards,
+		ready: func(forwards []netstack.Forward) error { return start.ready(ctx, forwards) },
 	})
 	if ctx.Err() != nil {
 		log.Info("stopping", "cause", context.Cause(ctx))
-		if errors.Is(err, ctx.Err()) {
+		if start.done && errors.Is(err, ctx.Err()) {
 			err = nil
 		}
 	}

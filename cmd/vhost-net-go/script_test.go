@@ -264,6 +264,24 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// TestEndedEarly: a supervisor takes status 0 for a start that worked.
+func TestEndedEarly(t *testing.T) {
+	dir := t.TempDir()
+	ctx, stop := context.WithCancelCause(t.Context())
+	tooLate := func(_ context.Context, j job) error {
+		stop(errors.New("somebody ends it"))
+		return j.ready(nil)
+	}
+	args := []string{"vhost-net-go", "-s", dir + "/s", "-P", dir + "/pid", "--sandbox", "off"}
+	_, err := run(ctx, args, io.Discard, io.Discard, tooLate)
+	if err == nil || err.Error() != "ended before it was ready: somebody ends it" {
+		t.Errorf("error %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, error %v", left, err)
+	}
+}
+
 // The real data path must not keep anyone from stopping the daemon.
 func TestRunReportsFailureAndCleansUp(t *testing.T) {
 	dir := t.TempDir()

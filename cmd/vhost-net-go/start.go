@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,11 +29,20 @@ type startUp struct {
 
 	pid     *pidfile.File
 	changed bool // the user
+	done    bool // who waits was told
 }
 
+// errEndedEarly is for supervisors, which take a clean end for a start that
+// worked.
+var errEndedEarly = errors.New("ended before it was ready")
+
 // ready shows the start-up screen, writes the pid file, gives up privileges,
-// enters the sandbox and tells whoever waits, in this order: a file in a folder of root's needs root.
-func (s *startUp) ready(forwards []netstack.Forward) (err error) {
+// enters the sandbox and tells whoever waits, in this order: a file in a folder
+// of root's needs root. Once ctx is done nobody is told.
+func (s *startUp) ready(ctx context.Context, forwards []netstack.Forward) (err error) {
+	if err := s.inTime(ctx); err != nil {
+		return err
+	}
 	s.log.Screen(screen(s.opts, s.plan, forwards).Text())
 	if s.opts.PidFile != "" {
 		path, err := filepath.Abs(s.opts.PidFile) // the folder may change
@@ -42,6 +52,7 @@ func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 		if err != nil {
 			return fmt.Errorf("-P, --pid %q: %w", s.opts.PidFile, err)
 		}
+		s.done = s.child == nil // who waits for the file goes on
 	}
 	if err := s.becomeUser(); err != nil {
 		return err
@@ -56,13 +67,25 @@ func (s *startUp) ready(forwards []netstack.Forward) (err error) {
 	if err := enterSandbox(box, s.log); err != nil {
 		return err
 	}
+	if err := s.inTime(ctx); err != nil {
+		return err
+	}
 	if s.child != nil {
 		if err := s.child.Ready(); err != nil {
 			return err
 		}
 	}
+	s.done = true
 	s.manager.ready(s.opts)
 	return nil
+}
+
+// inTime is an error if the end came before anybody was told of the start.
+func (s *startUp) inTime(ctx context.Context) error {
+	if s.done || ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errEndedEarly, context.Cause(ctx))
 }
 
 // becomeUser changes to the user that is asked for. As passt does, under its

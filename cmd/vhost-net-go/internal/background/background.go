@@ -27,8 +27,17 @@ type Child struct {
 	null  int // /dev/null, once prepared
 }
 
+// listenPID and listenFDs tell which process inherits how many sockets from a
+// service manager (sd_listen_fds(3)), and firstListenFD where they begin.
+const (
+	listenPID     = "LISTEN_PID"
+	listenFDs     = "LISTEN_FDS"
+	firstListenFD = 3
+)
+
 // Started returns the Child if this process is the one that stays, or else nil.
-// It takes the mark out of the environment.
+// It takes the mark out of the environment, and takes over the sockets of a
+// service manager's that were meant for the process that was called.
 func Started() *Child {
 	n, err := strconv.Atoi(os.Getenv(env))
 	if err != nil || n < 3 {
@@ -36,26 +45,24 @@ func Started() *Child {
 	}
 	_ = os.Unsetenv(env)
 	unix.CloseOnExec(n)
+	if os.Getenv(listenPID) == strconv.Itoa(os.Getppid()) {
+		_ = os.Setenv(listenPID, strconv.Itoa(os.Getpid()))
+	}
 	return &Child{ready: os.NewFile(uintptr(n), "readiness pipe")}
 }
 
 // Run starts this program again with the same arguments and returns the exit
-// status for the process that was called: 0 once the child is ready. keep is a
-// descriptor that the child shall have under the same number, or -1.
+// status for the process that was called: 0 once the child is ready, unless ctx
+// ended before; then the child is told to end. keep is a descriptor that the child
+// shall have under the same number, or -1; it also gets those of a service
+// manager.
 func Run(ctx context.Context, keep int) (int, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return 1, fmt.Errorf("start in the background: %w", err)
 	}
 	defer r.Close()
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
-	// One that is not open is for the child to complain about.
-	if _, err := unix.FcntlInt(uintptr(keep), unix.F_GETFD, 0); keep >= 3 && err == nil {
-		for len(files) < keep {
-			files = append(files, nil)
-		}
-		files = append(files, os.NewFile(uintptr(keep), "kept"))
-	}
+	files := kept(append(fromManager(), keep))
 	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
 		Env:   append(os.Environ(), env+"="+strconv.Itoa(len(files))),
 		Files: append(files, w),
@@ -68,18 +75,54 @@ func Run(ctx context.Context, keep int) (int, error) {
 	stop := context.AfterFunc(ctx, func() { _ = child.Signal(unix.SIGTERM) })
 	defer stop()
 	var word [1]byte
-	if n, _ := r.Read(word[:]); n == 1 {
+	if n, _ := r.Read(word[:]); n == 1 && stop() {
 		return 0, child.Release()
 	}
 	state, err := child.Wait()
 	if err != nil {
 		return 1, fmt.Errorf("start in the background: %w", err)
 	}
+	if ctx.Err() != nil && state.Success() { // it was ready just before
+		return 1, fmt.Errorf("start in the background: %w", context.Cause(ctx))
+	}
 	// It said why itself, unless it had no time to.
 	if status := state.ExitCode(); status >= 0 {
 		return status, nil
 	}
 	return 1, fmt.Errorf("the process in the background ended: %w", &exec.ExitError{ProcessState: state})
+}
+
+// fromManager lists the sockets of a service manager's that are for this process.
+func fromManager() (fds []int) {
+	n, err := strconv.Atoi(os.Getenv(listenFDs))
+	if err != nil || os.Getenv(listenPID) != strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	for fd := firstListenFD; fd < firstListenFD+n && open(fd); fd++ {
+		fds = append(fds, fd)
+	}
+	return fds
+}
+
+func open(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+// kept is the table of files in which the child has the standard ones and fds
+// under their numbers. One that is not open is for the child to complain about.
+func kept(fds []int) []*os.File {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	for _, fd := range fds {
+		if fd < len(files) && (fd < 3 || files[fd] != nil) || !open(fd) {
+			continue
+		}
+		for len(files) <= fd {
+			files = append(files, nil)
+		}
+		files[fd] = os.NewFile(uintptr(fd), "kept")
+	}
+	return files
 }
 
 // Prepare opens what Ready needs: after it Ready opens no file. It leaves the

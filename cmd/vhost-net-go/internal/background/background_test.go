@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,13 @@ func TestMain(m *testing.M) {
 	keep := map[string]int{"keep": 9, "nofd": 900}[role]
 	child := Started()
 	if child == nil {
-		status, err := Run(context.Background(), keep)
+		ctx := context.Background()
+		if role == "stopped" {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+		}
+		status, err := Run(ctx, keep)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "parent:", err)
 		}
@@ -41,6 +49,9 @@ func stay(child *Child, role string) int {
 	case "fails":
 		fmt.Fprintln(os.Stderr, "it does not work")
 		return 7
+	case "stopped":
+		signal.Ignore(unix.SIGTERM)
+		time.Sleep(500 * time.Millisecond)
 	case "dies":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}
@@ -105,6 +116,43 @@ func TestFails(t *testing.T) {
 	out, err = call(t, "dies", nil)
 	if err == nil || !strings.Contains(out, "parent: the process in the background ended: signal: killed") {
 		t.Errorf("%q, error %v", out, err)
+	}
+}
+
+// TestStopped: whoever was told to stop before the child was ready does not say
+// that it is.
+func TestStopped(t *testing.T) {
+	out, err := call(t, "stopped", nil)
+	exit := new(exec.ExitError)
+	if !strings.Contains(out, "start in the background: context deadline exceeded") || !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%q, error %v", out, err)
+	}
+}
+
+// TestKept: descriptors keep their numbers, in whatever order they are named.
+func TestKept(t *testing.T) {
+	const standard = 3
+	for _, order := range [][]int{{0, 1}, {1, 0}, {1, 0, 1}} {
+		var open, fds []int
+		for range 2 {
+			fd, err := unix.Dup(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, fd)
+		}
+		for _, i := range order {
+			fds = append(fds, open[i])
+		}
+		files := kept(append(fds, -1, 0, 9999)) // which own the descriptors now
+		if len(files) != max(open[0], open[1])+1 {
+			t.Fatalf("%v: %v", fds, files)
+		}
+		for fd, f := range files[standard:] {
+			if fd += standard; slices.Contains(open, fd) != (f != nil) || f != nil && int(f.Fd()) != fd {
+				t.Errorf("%v: descriptor %d is %v", fds, fd, f)
+			}
+		}
 	}
 }
 
