@@ -204,6 +204,55 @@ func TestGuestOff(t *testing.T) {
 			backend < P. 1:501 ack 2
 			guest > . 2 ack 501
 		`},
+		{"SYN-ACK waits", setup{}, `
+			guest > S 0 mss 1460
+			backend < S. 0 ack 1 mss 1460
+			guest's ring is gone
+			+24h
+			flows 1
+			guest's ring is new
+			guest > S 0 mss 1460
+			backend < S. 0 ack 1 mss 1460
+			guest > . 1 ack 1
+			host accepts
+		`},
+		{"the host's connection waits", setup{}, `
+			guest's ring is gone
+			host connects
+			backend silent
+			+1h
+			flows 1
+			guest's ring is new
+			backend < S 0 mss 1460 wscale 7
+			guest > S. 0 ack 1 mss 1460 wscale 7
+			backend < . 1 ack 1
+		`},
+		{"a ring, but no buffers: idle", setup{}, `
+			guest opens mss 1000 wscale 7
+			guest:2 opens mss 1000 wscale 7
+			guest's ring is empty
+			+24h
+			flows 2
+			guest's ring is full
+			backend anything                # a question
+			guest > . 1 ack 1
+			guest:2 > . 1 ack 1
+			host writes 100
+			backend < P. 1:101
+		`},
+		{"a ring, but no buffers, for what was sent already", setup{}, `
+			guest opens mss 1000 wscale 7
+			host writes 500
+			backend < P. 1:501
+			guest's ring is empty
+			+24h
+			flows 1
+			guest's ring is full
+			backend < P. 1:501
+			guest > . 1 ack 501
+			+1m
+			backend silent
+		`},
 		{"FIN waits", setup{}, `
 			guest opens mss 1000 wscale 7
 			guest's ring is gone
@@ -250,7 +299,8 @@ func TestPacketsLeaveTheWheelAlone(t *testing.T) {
 	x.step("guest opens mss 1460 wscale 7")
 	f := x.h.flows.at(0)
 	var at int64
-	for i := range 100 {
+	for i := range 30 {
+		x.link.NowMs++
 		x.step(fmt.Sprintf("guest > P. %d:%d ack %d", 1+100*i, 101+100*i, 1+50*i))
 		x.step("host reads 100")
 		x.step("host writes 50")
@@ -262,7 +312,7 @@ func TestPacketsLeaveTheWheelAlone(t *testing.T) {
 			t.Fatalf("exchange %d: entry at %d, was at %d; %d entries", i, f.wheelAt, at, x.h.wheel.Len())
 		}
 	}
-	x.step("guest > . 10001 ack 5001")
+	x.step("guest > . 3001 ack 1501")
 }
 
 // TestQueueIsEmptiedBeforeClose: closing a socket with something left in its queue
@@ -280,5 +330,23 @@ func TestQueueIsEmptiedBeforeClose(t *testing.T) {
 		flows 0
 		host reads 100
 		host reads end
+	`)
+}
+
+// TestLastAcknowledgementIsRepeated for two seconds, in which a host that has closed
+// costs no descriptor.
+func TestLastAcknowledgementIsRepeated(t *testing.T) {
+	runScript(t, setup{}, `
+		guest opens mss 1460 wscale 7
+		host closes
+		backend < F. 1 ack 1
+		guest > F. 1 ack 2
+		backend < . 2 ack 2
+		+1999ms
+		guest > F. 1 ack 2
+		backend < . 2 ack 2
+		+1ms
+		guest > F. 1 ack 2
+		backend < R 2
 	`)
 }

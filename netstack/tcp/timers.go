@@ -180,11 +180,15 @@ func (h *Handler) fire(i uint32) {
 
 // timeout handles the retransmission timer.
 func (h *Handler) timeout(i uint32, f *flow) {
-	if h.cfg.Queue.Attached() && !f.has(onParked) {
-		f.retries = min(f.retries+1, 200)
-	} else {
-		f.retries = min(f.retries+1, maxIdleRetries)
+	most := uint8(200)
+	switch {
+	case h.cfg.Queue.Attached() && !h.cfg.Queue.Starved() && !f.has(onParked):
+	case f.state == synReceived:
+		most = maxSynAckRetries - 1
+	default:
+		most = maxIdleRetries
 	}
+	f.retries = min(f.retries+1, max(f.retries, most))
 	switch f.state {
 	case synReceived:
 		if f.retries > maxSynAckRetries {
@@ -247,8 +251,8 @@ func (h *Handler) probeWindow(i uint32, f *flow) {
 // probeGuest asks a silent guest whether it still knows the connection: a
 // segment that it has to answer (RFC 1122 section 4.2.3.6).
 func (h *Handler) probeGuest(i uint32, f *flow) {
-	if !h.cfg.Queue.Attached() {
-		f.seenAtMs = h.now() // nobody is there to be asked
+	if !h.cfg.Queue.Attached() || h.cfg.Queue.Starved() {
+		f.seenAtMs = h.now() // nobody is there to be asked, or there is no way to ask
 		return
 	}
 	if !f.has(probing) {
