@@ -29,7 +29,7 @@ const offeredFeatures = featureVersion1 | featureEventIdx | featureIndirectDesc 
 	header.FeatureCsum | header.FeatureGuestCsum |
 	header.FeatureHostTSO4 | header.FeatureHostTSO6 | header.FeatureHostECN | header.FeatureHostUSO |
 	header.FeatureGuestTSO4 | header.FeatureGuestTSO6 | header.FeatureGuestECN |
-	header.FeatureGuestUSO4 | header.FeatureGuestUSO6
+	header.FeatureGuestUSO4 | header.FeatureGuestUSO6 | header.FeatureGuestUFO
 
 // featureMQ is VIRTIO_NET_F_MQ (virtio 1.2, section 5.1.3). A driver that is
 // offered it without a control queue gives up. QEMU serves that queue itself;

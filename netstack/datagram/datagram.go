@@ -10,7 +10,9 @@
 //
 // [Writer.OpenMany] does the same for several datagrams that one system call
 // receives. A train of datagrams (UDP_GRO) becomes one frame if the guest cuts it
-// (VIRTIO_NET_F_GUEST_USO4 and 6), else a frame for each.
+// (VIRTIO_NET_F_GUEST_USO4 and 6), else a frame for each. A UDP datagram that exceeds
+// the MTU becomes one frame if the guest takes such (VIRTIO_NET_F_GUEST_UFO), and
+// does not have to be put together there.
 //
 // A datagram for which the guest has no buffers any more is held until it has;
 // meanwhile Open refuses and the others stay in their sockets. Its fragments go
@@ -123,14 +125,22 @@ func (w *Writer) Open(v6 bool, expectBytes int) ([]iov.Vec, bool) {
 		return nil, false
 	}
 	w.reset()
-	most := w.unfragmented(v6)
+	most := w.mostBytes(v6)
 	if w.segments(v6) {
-		most = maxTrain
+		most = max(most, maxTrain)
 	}
 	if !w.reserve(0, v6, min(max(expectBytes, firstRoom), most), 1) {
 		return nil, false
 	}
 	return w.vecs, true
+}
+
+// mostBytes is the payload of the largest datagram that goes into one frame.
+func (w *Writer) mostBytes(v6 bool) int {
+	if w.takesLarge() {
+		return maxPayload
+	}
+	return w.unfragmented(v6)
 }
 
 // reset forgets what is kept; a fault in guest memory may have left some.
@@ -187,9 +197,11 @@ func (w *Writer) direct(p *Packet, s *slot, payloadBytes, segBytes int) bool {
 	if payloadBytes > s.room {
 		return false
 	}
-	most := w.unfragmented(!p.Dst.Is4())
-	return payloadBytes <= segBytes && payloadBytes <= most ||
-		payloadBytes > segBytes && segBytes <= most && w.segments(!p.Dst.Is4())
+	v6 := !p.Dst.Is4()
+	if payloadBytes <= segBytes {
+		return payloadBytes <= w.unfragmented(v6) || p.Proto == header.ProtoUDP && w.takesLarge()
+	}
+	return segBytes <= w.unfragmented(v6) && payloadBytes <= maxTrain && w.segments(v6)
 }
 
 // keep moves a message out of the guest's buffers, to be written from private

@@ -71,8 +71,10 @@ func (x *world) whole(t *testing.T) (payload []byte) {
 	r := reassembly.New(0)
 	for i, f := range x.guest.Frames {
 		p := x.guest.Parse(i)
-		if len(f.Data) > x.link.MTU+header.EthLen {
-			t.Errorf("frame %d has %d bytes, MTU %d", i, len(f.Data), x.link.MTU)
+		if large := len(f.Data) > x.link.MTU+header.EthLen; large != (f.Vnet.GSOType == header.GSOUDP) {
+			t.Errorf("frame %d has %d bytes, MTU %d, %+v", i, len(f.Data), x.link.MTU, f.Vnet)
+		} else if large {
+			x.checkLarge(t, i)
 		}
 		if !p.IsFragment() {
 			if len(x.guest.Frames) != 1 || p.SrcPort != 53 || p.DstPort != 4000 || p.DstMAC != x.link.GuestMAC || p.SrcMAC != x.link.OurMAC {
@@ -96,10 +98,28 @@ func (x *world) whole(t *testing.T) (payload []byte) {
 	return nil
 }
 
+// checkLarge checks what frame i says of how to fragment it.
+func (x *world) checkLarge(t *testing.T, i int) {
+	t.Helper()
+	f, p := x.guest.Frames[i], x.guest.Parse(i)
+	room := x.link.MTU - header.IPv4Len
+	if p.V6 {
+		room = x.link.MTU - header.IPv6Len - header.FragmentLen
+	}
+	if n := int(f.Vnet.GSOSize); n > room || n <= room-8 || n%8 != 0 || int(f.Vnet.HdrLen) != p.Payload || p.Proto != header.ProtoUDP {
+		t.Errorf("MTU %d, v6 %v: %+v", x.link.MTU, p.V6, f.Vnet)
+	}
+	if p.DF {
+		t.Error("may not be fragmented")
+	}
+}
+
+const large = header.FeatureGuestCsum | header.FeatureGuestUFO
+
 func TestSizes(t *testing.T) {
 	for _, mtu := range []int{1280, 1500, 9000, 65520} {
 		for _, v6 := range []bool{false, true} {
-			for _, features := range []uint64{0, header.FeatureGuestCsum} {
+			for _, features := range []uint64{0, header.FeatureGuestCsum, header.FeatureGuestUFO, large} {
 				for _, n := range []int{0, 1, 1232, 1452, 1472, 1473, 3000, 9000, 65507} {
 					for _, expect := range []int{0, n} {
 						x := newWorld(t, mtu, 256, 1536, true)
@@ -111,11 +131,14 @@ func TestSizes(t *testing.T) {
 						if got := x.whole(t); !bytes.Equal(got, want) {
 							t.Errorf("MTU %d, v6 %v, %d bytes, expected %d: got %d bytes back", mtu, v6, n, expect, len(got))
 						}
+						if features == large && len(x.guest.Frames) != 1 {
+							t.Errorf("MTU %d, v6 %v, %d bytes: %d frames", mtu, v6, n, len(x.guest.Frames))
+						}
 						c := x.w.Counters
 						if c.Datagrams != 1 || c.Bytes != uint64(n) || c.Dropped+c.Held != 0 {
 							t.Errorf("counters %+v", c)
 						}
-						if expect == n && n+48 <= mtu && c.Copied != 0 {
+						if expect == n && (n+48 <= mtu || features == large) && c.Copied != 0 {
 							t.Errorf("%d bytes, as expected, were copied once more", n)
 						}
 					}
@@ -196,8 +219,10 @@ func TestLargerThanTheRing(t *testing.T) {
 		{"16 small buffers", 9000, 1500, 16, 700, true},
 		{"one frame at a time", 65507, 9000, 2, 8192, true},
 	} {
-		for _, v6 := range []bool{false, true} {
+		for i := range 4 {
+			v6 := i%2 != 0
 			x := newWorld(t, c.mtu, c.buffers, c.size, c.mergeable)
+			x.link.Features = []uint64{0, large}[i/2]
 			want := pattern(c.bytes)
 			x.receive(t, udpPacket(v6), 0, want)
 			for rounds := 0; x.w.NextDeadlineMs() >= 0; rounds++ {

@@ -29,18 +29,41 @@ func (w *Writer) segments(v6 bool) bool {
 	return w.link.Has(feature | header.FeatureGuestCsum)
 }
 
-// putHeaders writes the headers of an unfragmented datagram, whose payload is
+// takesLarge says whether the guest takes UDP datagrams larger than its MTU as one
+// frame, which says how to fragment them.
+func (w *Writer) takesLarge() bool {
+	return w.link.Has(header.FeatureGuestUFO | header.FeatureGuestCsum)
+}
+
+// fragmentBytes is how much of a datagram goes into each fragment but the last.
+func (w *Writer) fragmentBytes(v6 bool) int {
+	n := w.mtu(v6) - ipLen(v6)
+	if v6 {
+		n -= header.FragmentLen
+	}
+	return n &^ 7
+}
+
+// putHeaders writes the headers of a datagram in one frame, whose payload is
 // the beginning of payload, to b; or of a train of them, of segBytes each.
 func (w *Writer) putHeaders(b []byte, p *Packet, payloadBytes, segBytes int, payload []iov.Vec) (v header.Vnet, n int) {
 	n = header.PutEth(b, w.link.GuestMAC, w.link.OurMAC, etherType(p))
 	h := header.IP{Src: p.Src, Dst: p.Dst, Proto: p.Proto, TTL: ttl, DF: true}
+	large := segBytes > w.unfragmented(!p.Dst.Is4())
+	if large { // who passes it on fragments it
+		w.id++
+		h.DF, h.ID = false, uint16(w.id)
+	}
 	n += header.PutIP(b[n:], &h, l4Bytes+payloadBytes)
 	l4 := b[n : n+l4Bytes]
 	putTransport(l4, p, payloadBytes)
 	if p.Proto == header.ProtoUDP && w.link.Has(header.FeatureGuestCsum) {
 		header.SetPartialChecksum(l4, &p.Src, &p.Dst, p.Proto, l4Bytes+payloadBytes)
 		v = header.Vnet{Flags: header.VnetNeedsCsum, CsumStart: uint16(n), CsumOffset: header.UDPCsumOffset}
-		if payloadBytes > segBytes {
+		switch {
+		case large:
+			v.GSOType, v.GSOSize, v.HdrLen = header.GSOUDP, uint16(w.fragmentBytes(!p.Dst.Is4())), uint16(n+l4Bytes)
+		case payloadBytes > segBytes:
 			v.GSOType, v.GSOSize, v.HdrLen = header.GSOUDPL4, uint16(segBytes), uint16(n+l4Bytes)
 		}
 	} else {
@@ -78,15 +101,31 @@ const (
 // for a datagram, or for a train of segBytes each, written whole or not at all; or
 // fragments, which go as there are buffers for them: w.off says how far they went.
 func (w *Writer) write(d []byte, segBytes int) outcome {
-	p, v6, payloadBytes := &w.p, !w.p.Dst.Is4(), len(d)-l4Bytes
-	if segBytes > w.unfragmented(v6) {
-		return w.writeFragments(d, v6)
+	v6 := !w.p.Dst.Is4()
+	if segBytes <= w.unfragmented(v6) {
+		room, ok := w.writeFrame(d, segBytes)
+		if !ok {
+			return w.noRoom(room)
+		}
+		return written
 	}
-	hdrBytes := header.EthLen + ipLen(v6) + l4Bytes
+	if w.off == 0 && w.p.Proto == header.ProtoUDP && w.takesLarge() {
+		if _, ok := w.writeFrame(d, segBytes); ok {
+			return written
+		}
+		// The ring may be too small for it, but hardly for a fragment.
+	}
+	return w.writeFragments(d, v6)
+}
+
+// writeFrame makes one frame of d. It returns false if there is too little room.
+func (w *Writer) writeFrame(d []byte, segBytes int) (room int, ok bool) {
+	p, payloadBytes := &w.p, len(d)-l4Bytes
+	hdrBytes := header.EthLen + ipLen(!p.Dst.Is4()) + l4Bytes
 	ask := max(payloadBytes, 1) // an empty datagram has a frame, too
-	if room := w.queue.Begin(hdrBytes, ask); room < ask {
+	if room = w.queue.Begin(hdrBytes, ask); room < ask {
 		w.queue.Cancel()
-		return w.noRoom(room)
+		return room, false
 	}
 	payload := w.queue.Payload()
 	iov.CopyIn(payload, 0, d[l4Bytes:])
@@ -95,7 +134,7 @@ func (w *Writer) write(d []byte, segBytes int) outcome {
 	w.queue.End(payloadBytes, v, hdr[:n])
 	w.queue.Cancel()
 	w.count(payloadBytes, segBytes)
-	return written
+	return room, true
 }
 
 // noRoom says what a frame can hope for that the queue gave room to, or 0, where it
@@ -147,12 +186,10 @@ func (w *Writer) writeFragments(d []byte, v6 bool) outcome {
 // buffers for, and moves w.off behind them. If that is none, room is what there is.
 func (w *Writer) placeFragments(p *Packet, datagram []byte, v6 bool) (ended bool, room int) {
 	hdrBytes := header.EthLen + ipLen(v6)
-	unit := w.mtu(v6) - ipLen(v6)
 	if v6 {
 		hdrBytes += header.FragmentLen
-		unit -= header.FragmentLen
 	}
-	unit &^= 7
+	unit := w.fragmentBytes(v6)
 	end := w.off
 	for end < len(datagram) {
 		n := min(unit, len(datagram)-end)

@@ -15,7 +15,7 @@ func (w *Writer) OpenMany(v6 bool, expectBytes, most int) (n int) {
 	if w.held {
 		return 0
 	}
-	want := min(max(expectBytes, 1), w.unfragmented(v6))
+	want := min(max(expectBytes, 1), w.mostBytes(v6))
 	w.reset()
 	for n < min(most, MaxMany) && w.reserve(n, v6, want, 1) {
 		if w.slots[n].room < want && n > 0 {

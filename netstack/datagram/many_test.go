@@ -29,6 +29,13 @@ func (x *world) all(t *testing.T) (out [][]byte) {
 				out = append(out, payload[:min(len(payload), int(f.Vnet.GSOSize))])
 			}
 			continue
+		case f.Vnet.GSOType == header.GSOUDP:
+			if !x.link.Has(large) {
+				t.Fatalf("frame %d of %d bytes: %+v", i, len(f.Data), f.Vnet)
+			}
+			x.checkLarge(t, i)
+			out = append(out, payload)
+			continue
 		case len(f.Data) > x.link.MTU+header.EthLen:
 			t.Fatalf("frame %d has %d bytes, MTU %d", i, len(f.Data), x.link.MTU)
 		case !p.IsFragment():
@@ -99,7 +106,7 @@ func TestMany(t *testing.T) {
 	} {
 		for _, ring := range rings {
 			for _, v6 := range []bool{false, true} {
-				for _, features := range []uint64{0, segments} {
+				for _, features := range []uint64{0, segments, segments | large} {
 					x := newWorld(t, 1500, ring.buffers, ring.size, ring.mergeable)
 					x.link.Features = features
 					name := fmt.Sprintf("%v, %s, v6 %v, features %#x", sizes, ring.name, v6, features)
@@ -161,7 +168,7 @@ func TestTrain(t *testing.T) {
 	} {
 		for _, ring := range rings {
 			for _, v6 := range []bool{false, true} {
-				for _, features := range []uint64{0, header.FeatureGuestCsum, segments} {
+				for _, features := range []uint64{0, header.FeatureGuestCsum, large, segments, segments | large} {
 					x := newWorld(t, 1500, ring.buffers, ring.size, ring.mergeable)
 					x.link.Features = features
 					name := fmt.Sprintf("%+v, %s, v6 %v, features %#x", tc, ring.name, v6, features)
