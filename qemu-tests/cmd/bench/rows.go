@@ -114,6 +114,10 @@ func udpTest(name string, family, n int, options string) *test {
 	rows := []row{{name: name, unit: "Mbit/s"}}
 	return &test{name: name, family: family, rows: rows, measure: func(ctx context.Context, s *stand, seconds int) ([]float64, error) {
 		mbits, _, err := s.iperf(ctx, peerAddress(family), seconds, options)
+		if err != nil && n > 1472 {
+			// iperf3 gives up when it is told of a path with a smaller MTU. The guest knows that MTU now.
+			mbits, _, err = s.iperf(ctx, peerAddress(family), seconds, options)
+		}
 		return []float64{mbits}, err
 	}}
 }
