@@ -194,6 +194,10 @@ func (o *others) Place(k flowtable.Key, c any) bool {
 	return to != o.self && o.post(to, message{kind: takeArrival, arrival: c})
 }
 
+// hasMail reports whether there is something to read. What came while a fault kept
+// this worker from its mail has woken it already, and does so only once.
+func (o *others) hasMail() bool { return o.read < len(o.reading) || o.some.Load() }
+
 // takeMail handles what the others have sent.
 func (o *others) takeMail() {
 	o.w.in.reassembled = false // a fault may have left it

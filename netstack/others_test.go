@@ -280,3 +280,28 @@ func TestCloseUnread(t *testing.T) {
 		}
 	})
 }
+
+// TestMailIsNotSleptOver: mail that came while a fault kept a worker from reading
+// has woken it in vain.
+func TestMailIsNotSleptOver(t *testing.T) {
+	withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+		w := x.workers[0]
+		x.datagram(0, 'a')
+		w.appeared = false
+		if ms := w.timeoutMs(); ms <= 0 {
+			t.Fatalf("a worker without mail waits %d ms", ms)
+		}
+		x.datagram(1, 'b')
+		x.stopReading(0)
+		if ms := w.timeoutMs(); ms != 0 {
+			t.Errorf("with a rest to read it waits %d ms", ms)
+		}
+		x.workers[2].others.post(0, message{kind: noFlow, from: 2, key: x.key(header.ProtoUDP)})
+		x.mail(0) // the rest
+		if ms := w.timeoutMs(); ms != 0 {
+			t.Errorf("with new mail it waits %d ms", ms)
+		}
+		x.settleMail()
+		x.want(0, 1, 0)
+	})
+}

@@ -225,6 +225,9 @@ func (w *Worker) timeoutMs() int {
 	if w.tx.pending || w.rx.pending || w.rx.more || w.appeared || w.parkWant.Load() {
 		return 0
 	}
+	if w.others != nil && w.others.hasMail() {
+		return 0
+	}
 	next := w.protos.nextDeadlineMs()
 	if s := w.services.nextDeadlineMs(); s >= 0 && (next < 0 || s < next) {
 		next = s
