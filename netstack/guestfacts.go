@@ -68,7 +68,7 @@ func (o *others) tell() {
 	if first {
 		for _, w := range o.group.workers {
 			if w != o.w {
-				w.poll.Wake()
+				w.others.wake()
 			}
 		}
 	}

@@ -113,6 +113,17 @@ func (o *others) post(to uint8, m message) bool {
 	return true
 }
 
+// wake lets the worker make a turn. It may have ended: workers end one by one, and
+// all of them are closed to each other before the first one does.
+func (o *others) wake() {
+	o.mu.Lock()
+	closed := o.closed
+	o.mu.Unlock()
+	if !closed {
+		o.w.poll.Wake()
+	}
+}
+
 // Elsewhere implements link.Others.
 func (o *others) Elsewhere(k flowtable.Key, fr *link.Frame) bool {
 	if a := o.awaited[k]; a != nil {

@@ -305,3 +305,31 @@ func TestMailIsNotSleptOver(t *testing.T) {
 		x.want(0, 1, 0)
 	})
 }
+
+// TestNobodyWakesTheDead: workers end one by one, and a poller that is closed is
+// not to be written to: its descriptor may be another one's by then.
+func TestNobodyWakesTheDead(t *testing.T) {
+	withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+		first, last := x.workers[0], x.workers[2]
+		woken := func() int {
+			n := first.poll.Wait(0)
+			first.events, first.nextEvent = 0, 0
+			return n
+		}
+		woken() // by what has parked it
+		last.link.GuestMAC = header.MAC{2, 0, 0, 0, 0, 9}
+		last.others.tell()
+		if woken() == 0 {
+			t.Error("nobody was told that the guest is there")
+		}
+		x.facts.facts.mac = header.Broadcast
+		for _, w := range x.workers {
+			w.others.close()
+		}
+		last.link.GuestMAC = header.MAC{2, 0, 0, 0, 0, 8}
+		last.others.tell()
+		if woken() > 0 {
+			t.Error("a closed worker was woken")
+		}
+	})
+}
