@@ -120,6 +120,9 @@ func (o *others) close() {
 	for _, m := range o.unread() {
 		m.drop()
 	}
+	for k := range o.awaited {
+		o.taken(k) // what waits cannot be posted any more
+	}
 }
 
 // unread takes all mail away that was not handled, also what a fault has kept this
@@ -210,23 +213,35 @@ func (g *Group) settle() {
 	}
 }
 
-func (g *Group) isActive(worker uint8) bool { return slices.Contains(g.active, worker) }
+// reachesGuest reports whether flows may come to a worker: the guest receives on its
+// queue pair, or there is no better place than the first. A guest may send on a pair
+// on which it does not receive.
+func (g *Group) reachesGuest(worker uint8) bool {
+	return slices.Contains(g.active, worker) || worker == 0 && len(g.active) == 0
+}
 
-// evacuate moves all flows to another worker, with those that are on their way
-// here. Both are parked. Frames that wait for a flow are answered by its owner.
+// evacuate moves all flows to another worker, with what is on its way here. Both
+// are parked. Frames that wait for a flow are answered by its owner.
 func (o *others) evacuate(to *others) {
 	moving := func(k flowtable.Key) {
 		to.counters.Evacuated++
 		to.Own(k, false)
 	}
 	for _, m := range o.unread() {
-		if m.kind != giveFlow {
+		switch m.kind {
+		case giveFlow:
+			moving(m.key)
+			to.attach(&m)
+			for _, b := range o.taken(m.key) {
+				o.forwardCopy(to.self, b)
+			}
+		case takeArrival:
+			if !o.post(to.self, m) {
+				m.drop()
+			}
+		default:
 			o.post(o.self, m)
-			continue
 		}
-		moving(m.key)
-		to.attach(&m)
-		o.forget(m.key)
 	}
 	if t := o.w.protos.tcp; t != nil {
 		t.MoveAll(to.w.protos.tcp, moving)

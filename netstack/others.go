@@ -51,13 +51,15 @@ type MoveCounters struct {
 	Placed    uint64 // connections of the host's side that were accepted elsewhere
 	Kept      uint64 // frames that waited for their flow
 	Forwarded uint64 // frames that came by another queue pair than their flow's
-	Dropped   uint64 // frames for want of room, or because their flow stays elsewhere
+	Dropped   uint64 // frames for want of room
 }
 
-// awaited is what waits for a flow: frames, and the workers that want it next.
+// awaited is what waits for a flow: frames, connections of the host's side that
+// have its name, and the workers that want it next.
 type awaited struct {
-	frames []keptFrame
-	wants  []uint8
+	frames   []keptFrame
+	arrivals []any
+	wants    []uint8
 }
 
 // keptFrame is a copy of a frame, or of a datagram that came in fragments.
@@ -71,8 +73,7 @@ type messageKind uint8
 const (
 	wantFlow    messageKind = iota // key is asked for by from
 	giveFlow                       // a flow comes
-	noFlow                         // key has ended
-	keepFlow                       // key does not come: there is no way to the guest here
+	noFlow                         // key does not come: it has ended, or there is no way to the guest there
 	takeFrame                      // a frame of a flow that is bound here
 	takeArrival                    // a connection of the host's side
 )
@@ -130,12 +131,12 @@ func (o *others) Elsewhere(k flowtable.Key, fr *link.Frame) bool {
 		o.keep(a, fr)
 		return true
 	}
-	has := o.group.directory.claim(&k, o.self)
+	has := o.owner(&k)
 	switch {
 	case has.worker == o.self:
 		return false
 	case fr == nil:
-	case has.bound:
+	case has.bound || !o.group.reachesGuest(o.self):
 		o.forward(has.worker, fr)
 	case len(o.awaited) >= maxAwaited:
 		o.counters.Dropped++
@@ -146,6 +147,20 @@ func (o *others) Elsewhere(k flowtable.Key, fr *link.Frame) bool {
 		o.post(has.worker, message{kind: wantFlow, from: o.self, key: k})
 	}
 	return true
+}
+
+// owner returns which worker has the flow k, or is to have it if nobody does: this
+// one, if the guest can be reached from here.
+func (o *others) owner(k *flowtable.Key) owner {
+	g := o.group
+	if g.reachesGuest(o.self) {
+		return g.directory.claim(k, o.self)
+	}
+	has, ok := g.directory.find(k)
+	if !ok && len(g.active) > 0 {
+		has.worker = g.active[0]
+	}
+	return has
 }
 
 // keep adds a copy of fr to the frames that wait.
@@ -168,8 +183,10 @@ func copyFrame(fr *link.Frame) keptFrame {
 	return keptFrame{bytes: b[:iov.CopyOut(b, fr.Vecs, 0)], reassembled: fr.Packet.Reassembled}
 }
 
-func (o *others) forward(to uint8, fr *link.Frame) {
-	if o.post(to, message{kind: takeFrame, frame: copyFrame(fr)}) {
+func (o *others) forward(to uint8, fr *link.Frame) { o.forwardCopy(to, copyFrame(fr)) }
+
+func (o *others) forwardCopy(to uint8, f keptFrame) {
+	if o.post(to, message{kind: takeFrame, frame: f}) {
 		o.counters.Forwarded++
 	} else {
 		o.counters.Dropped++
@@ -196,13 +213,25 @@ func (o *others) ToFirst(fr *link.Frame) bool {
 // Place implements link.Others: a connection goes to who has one of its name, so
 // that its end is known there, or to one of those whose guest's side is there.
 func (o *others) Place(k flowtable.Key, c any) bool {
-	to := o.self
-	if has, ok := o.group.directory.find(&k); ok {
-		to = has.worker
-	} else if n := uint64(len(o.group.active)); n > 0 {
-		to = o.group.active[o.group.directory.hash(&k)%n]
+	m := message{kind: takeArrival, key: k, arrival: c}
+	if _, ok := o.group.directory.find(&k); !ok && len(o.group.active) > 0 {
+		to := o.group.active[o.group.directory.hash(&k)%uint64(len(o.group.active))]
+		if to != o.self {
+			return o.post(to, m)
+		}
 	}
-	return to != o.self && o.post(to, message{kind: takeArrival, arrival: c})
+	return o.passOn(m)
+}
+
+// passOn lets a connection of the host's side go where there is something of its
+// name, or wait here for that. It reports false if it is to begin here.
+func (o *others) passOn(m message) bool {
+	if a := o.awaited[m.key]; a != nil {
+		a.arrivals = append(a.arrivals, m.arrival)
+		return true
+	}
+	to := o.owner(&m.key).worker
+	return to != o.self && o.post(to, m)
 }
 
 // hasMail reports whether there is something to read. What came while a fault kept
@@ -242,13 +271,13 @@ func (o *others) handle(m *message) {
 		o.replay(m.key)
 	case noFlow:
 		o.replay(m.key)
-	case keepFlow:
-		o.forget(m.key)
 	case takeFrame:
 		o.take(m.frame)
 	case takeArrival:
-		o.counters.Placed++
-		o.w.protos.tcp.HandedOver(m.arrival)
+		if !o.passOn(*m) {
+			o.counters.Placed++
+			o.w.protos.tcp.HandedOver(m.arrival)
+		}
 	}
 }
 
@@ -267,9 +296,8 @@ func (o *others) wanted(m *message) {
 
 // give sends a flow to the worker that wants it.
 func (o *others) give(m *message) {
-	answer := message{kind: keepFlow, from: o.self, key: m.key}
-	if o.group.isActive(m.from) {
-		answer.kind = noFlow
+	answer := message{kind: noFlow, from: o.self, key: m.key}
+	if o.group.reachesGuest(m.from) {
 		if answer.tcp, answer.udp = o.detach(&m.key); answer.tcp != nil || answer.udp != nil {
 			answer.kind = giveFlow
 			o.group.directory.set(&m.key, owner{worker: m.from})
@@ -314,14 +342,9 @@ func (o *others) replay(k flowtable.Key) {
 	}
 }
 
-// forget drops the frames that have waited for the flow k; the guest sends again.
-func (o *others) forget(k flowtable.Key) {
-	o.counters.Dropped += uint64(len(o.taken(k)))
-}
-
 // taken ends the wait for the flow k and returns the frames that waited. None of
-// them counts as kept any more, and who wants the flow next asks again behind them,
-// also if a fault ends what is done with them.
+// them counts as kept any more, and what else waited has its turn behind them, also
+// if a fault ends what is done with them.
 func (o *others) taken(k flowtable.Key) []keptFrame {
 	a := o.awaited[k]
 	if a == nil {
@@ -330,6 +353,11 @@ func (o *others) taken(k flowtable.Key) []keptFrame {
 	delete(o.awaited, k)
 	for _, b := range a.frames {
 		o.keptBytes -= len(b.bytes)
+	}
+	for _, c := range a.arrivals {
+		if m := (message{kind: takeArrival, key: k, arrival: c}); !o.post(o.self, m) {
+			m.drop()
+		}
 	}
 	for _, from := range a.wants {
 		o.post(o.self, message{kind: wantFlow, from: from, key: k})

@@ -122,6 +122,9 @@ func (h *Handler) begin(k *flowtable.Key, fd int) {
 	i, f := h.add(k)
 	if f == nil {
 		hostsock.Abort(fd)
+		if o := h.cfg.Link.Others; o != nil {
+			o.Disown(*k)
+		}
 		return
 	}
 	h.Counters.Accepted++
