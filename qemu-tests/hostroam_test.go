@@ -74,14 +74,16 @@ func TestHostRoams(t *testing.T) {
 	r.check(office)
 	for i, to := range []lan{cafe, office} {
 		from := []lan{office, cafe}[i]
-		r.move(from.down, to.up, to.resolver)
+		r.move(from.down, to.up, to.resolver, []resolvChange{renamed, linked}[i])
 		r.check(to)
 	}
 	// A host that sleeps: nothing is left, not even resolvers, and then everything is as before.
-	r.move(office.down, []string{"link set v0 down"}, "")
+	r.move(office.down, []string{"link set v0 down"}, "", rewritten)
 	time.Sleep(500 * time.Millisecond)
-	r.move([]string{"link set v0 up"}, office.up, office.resolver)
+	r.move([]string{"link set v0 up"}, office.up, office.resolver, linked)
 	r.check(office)
+	r.move(office.down, cafe.up, cafe.resolver, renamed)
+	r.check(cafe)
 	if n, log := r.warnings(); n > 0 {
 		t.Errorf("%d warnings:\n%s", n, log)
 	}
@@ -119,8 +121,20 @@ func (r *roamer) configure() {
 	r.must(err)
 }
 
+// resolvChange is a way in which programs change the resolver file: a script with the folder and the text.
+type resolvChange string
+
+const (
+	rewritten resolvChange = "printf '%[2]s' >%[1]s/resolv.conf"
+	// A new file takes the old one's place, as NetworkManager does it.
+	renamed resolvChange = "printf '%[2]s' >%[1]s/new && mv -T %[1]s/new %[1]s/resolv.conf"
+	// A link to another file in a folder that was not there before takes its place.
+	linked resolvChange = "d=$(mktemp -d %[1]s/dXXXXXX) && chmod 755 $d && printf '%[2]s' >$d/resolv.conf && " +
+		"ln -s ${d##*/}/resolv.conf %[1]s/new && mv -T %[1]s/new %[1]s/resolv.conf"
+)
+
 // move takes one network away and adds another.
-func (r *roamer) move(down, up []string, resolver string) {
+func (r *roamer) move(down, up []string, resolver string, how resolvChange) {
 	r.Helper()
 	r.ip(r.lab.VMHost, down)
 	r.ip(r.lab.VMHost, up)
@@ -131,7 +145,8 @@ func (r *roamer) move(down, up []string, resolver string) {
 	// The daemon's file system is its own: its process is the way in.
 	pid, err := r.daemon.PID()
 	r.must(err)
-	c := sandbox.Command{Args: []string{"sh", "-c", fmt.Sprintf("printf '%s' >/proc/%d/root/etc/resolv.conf", strings.ReplaceAll(text, "\n", `\n`), pid)}}
+	script := fmt.Sprintf(string(how), fmt.Sprintf("/proc/%d/root/etc", pid), strings.ReplaceAll(text, "\n", `\n`))
+	c := sandbox.Command{Args: []string{"sh", "-c", script}}
 	_, err = sandbox.Run(r.ctx, c)
 	r.must(err)
 }

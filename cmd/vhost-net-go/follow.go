@@ -23,7 +23,9 @@ func hostSource(opts options.Options) hostconf.Source {
 func (j job) follow(ctx context.Context, apply func(netstack.Live) error) {
 	log := j.log.Named("host")
 	p := j.plan
-	err := hostconf.Watch(ctx, hostSource(j.opts), j.host, func(host hostconf.State) {
+	src := hostSource(j.opts)
+	src.ReadResolvConf = j.readResolvConf
+	err := hostconf.Watch(ctx, src, j.host, func(host hostconf.State) {
 		log.Debug("changed", "ipv4", host.V4, "ipv6", host.V6, "resolvers", host.Resolvers, "search", host.Search)
 		next := p.Follow(j.opts, host)
 		if err := apply(live(next)); err != nil {
@@ -31,6 +33,8 @@ func (j job) follow(ctx context.Context, apply func(netstack.Live) error) {
 			return
 		}
 		p = next
+	}, func(err error) {
+		log.Warn("the host's resolvers stay as last known", "error", err)
 	})
 	if err != nil {
 		log.Warn("changes of the host's network will not be seen", "error", err)

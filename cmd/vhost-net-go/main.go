@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/resolvfile"
 )
 
 func main() {
@@ -27,6 +29,10 @@ func main() {
 
 // runMain runs the daemon until a signal ends it and returns its exit status.
 func runMain(args []string, stdout, stderr io.Writer, s serveFunc) int {
+	if reader := resolvfile.Started(); reader != nil {
+		reader.Serve()
+		return 0
+	}
 	// A reader of our output that goes away must not take us along.
 	signal.Ignore(unix.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)

@@ -35,6 +35,8 @@ type job struct {
 	// ready is called once everything is open, with the forwarded ports as
 	// they were opened.
 	ready func([]netstack.Forward) error
+	// readResolvConf returns the content of the host's resolver file after that.
+	readResolvConf func() ([]byte, error)
 }
 
 // serveFunc runs the data path until ctx is done, or until the only frontend
@@ -111,7 +113,7 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 	}
 	err = serve(ctx, job{
 		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts, mgr}, log: log,
-		capture: dump, sockets: sockets.Forwards,
+		capture: dump, sockets: sockets.Forwards, readResolvConf: start.readResolvConf,
 		ready: func(forwards []netstack.Forward) error { return start.ready(ctx, forwards) },
 	})
 	if ctx.Err() != nil {

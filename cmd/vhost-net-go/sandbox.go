@@ -24,8 +24,9 @@ func enterSandbox(cfg sandbox.Config, log *logging.Log) error {
 }
 
 // sandboxConfig lists what the daemon does with files once it runs. It is called
-// while the current folder is still the caller's.
-func sandboxConfig(opts options.Options) sandbox.Config {
+// while the current folder is still the caller's. hasReader says that another
+// process reads the resolver file.
+func sandboxConfig(opts options.Options, hasReader bool) sandbox.Config {
 	cfg := sandbox.Config{Mode: opts.Sandbox}
 	if opts.Background {
 		cfg.Log = logging.SystemLog
@@ -41,13 +42,13 @@ func sandboxConfig(opts options.Options) sandbox.Config {
 		cfg.RemoveIn = append(cfg.RemoveIn, filepath.Dir(path))
 		cfg.Read = append(cfg.Read, path) // to see whether it is still ours
 	}
-	// The resolver file is read again when it changes. Who changes it usually
-	// puts a new one in its place, so that a folder of its own is wanted; /etc is
-	// not one.
-	resolv := hostconf.DefaultSource().ResolvConf
-	cfg.Read = append(cfg.Read, resolv)
-	if target, err := filepath.EvalSymlinks(resolv); err == nil && filepath.Dir(target) != filepath.Dir(resolv) {
-		cfg.Read = append(cfg.Read, filepath.Dir(target))
+	// Without that process, what comes in place of today's file cannot be read,
+	// unless it has a folder of its own; /etc is not one.
+	if resolv := hostconf.DefaultSource().ResolvConf; !hasReader {
+		cfg.Read = append(cfg.Read, resolv)
+		if target, err := filepath.EvalSymlinks(resolv); err == nil && filepath.Dir(target) != filepath.Dir(resolv) {
+			cfg.Read = append(cfg.Read, filepath.Dir(target))
+		}
 	}
 	return cfg
 }

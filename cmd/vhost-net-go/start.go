@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/background"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/hostconf"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/inherit"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/logging"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/options"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/pidfile"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/plan"
 	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/privileges"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/resolvfile"
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/sandbox"
 	"github.com/vhost-net-go/vhost-net-go/netstack"
 	"github.com/vhost-net-go/vhost-net-go/netstack/forward"
 )
@@ -28,8 +32,9 @@ type startUp struct {
 	manager *manager
 
 	pid     *pidfile.File
-	changed bool // the user
-	done    bool // who waits was told
+	resolv  *resolvfile.Reader // nil: we read the file ourselves
+	changed bool               // the user
+	done    bool               // who waits was told
 }
 
 // errEndedEarly is for supervisors, which take a clean end for a start that
@@ -37,8 +42,9 @@ type startUp struct {
 var errEndedEarly = errors.New("ended before it was ready")
 
 // ready shows the start-up screen, writes the pid file, gives up privileges,
-// enters the sandbox and tells whoever waits, in this order: a file in a folder
-// of root's needs root. Once ctx is done nobody is told.
+// starts the reader of the resolver file, enters the sandbox and tells whoever
+// waits, in this order: a file in a folder of root's needs root, and the reader
+// none of it. Once ctx is done nobody is told.
 func (s *startUp) ready(ctx context.Context, forwards []netstack.Forward) (err error) {
 	if err := s.inTime(ctx); err != nil {
 		return err
@@ -57,7 +63,8 @@ func (s *startUp) ready(ctx context.Context, forwards []netstack.Forward) (err e
 	if err := s.becomeUser(); err != nil {
 		return err
 	}
-	box := sandboxConfig(s.opts)
+	s.startReader()
+	box := sandboxConfig(s.opts, s.resolv != nil)
 	if s.child != nil {
 		if err := s.child.Prepare(); err != nil {
 			return err
@@ -86,6 +93,26 @@ func (s *startUp) inTime(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", errEndedEarly, context.Cause(ctx))
+}
+
+// startReader starts the process that reads the resolver file in our place, where a
+// sandbox is wanted.
+func (s *startUp) startReader() {
+	if s.opts.Sandbox == sandbox.Off {
+		return
+	}
+	var err error
+	if s.resolv, err = resolvfile.Start(hostconf.DefaultSource().ResolvConf); err != nil {
+		s.log.Warn("a resolver file that takes the place of today's will not be read", "error", err)
+	}
+}
+
+// readResolvConf returns the resolver file's content once ready has returned.
+func (s *startUp) readResolvConf() ([]byte, error) {
+	if s.resolv != nil {
+		return s.resolv.Read()
+	}
+	return os.ReadFile(hostconf.DefaultSource().ResolvConf)
 }
 
 // becomeUser changes to the user that is asked for. As passt does, under its
@@ -117,6 +144,9 @@ func (s *startUp) undo(closed error) error {
 	err := closed
 	if s.pid != nil {
 		err = errors.Join(err, s.pid.Remove())
+	}
+	if s.resolv != nil {
+		_ = s.resolv.Close() // as the end of our process does
 	}
 	if s.changed && onlyForbidden(err) {
 		s.log.Debug("files stay", "error", err)

@@ -59,6 +59,10 @@ type Source struct {
 	// ResolvConf is the path of the resolver file, MachineID that of the
 	// file that tells machines apart (machine-id(5)).
 	ResolvConf, MachineID string
+	// ReadResolvConf returns the content of the resolver file where the process
+	// cannot open it itself; nil: it can. A file that does not exist is
+	// fs.ErrNotExist.
+	ReadResolvConf func() ([]byte, error)
 }
 
 // DefaultSource is where a Linux system keeps these files.
@@ -72,30 +76,53 @@ var ErrNoInterface = errors.New("there is no such interface")
 // Read looks at the network namespace that the calling thread is in. The only
 // error is an interface of src that does not exist.
 func Read(src Source) (State, error) {
-	var st State
-	st.HasIPv6 = hasIPv6()
-	t, err := readTables()
-	if err != nil {
-		st.Warning = fmt.Sprintf("cannot read the host's network, the guest gets a private one: %v", err)
+	r, err := look(src)
+	switch {
+	case err != nil:
+		return State{}, err
+	case r.tables != nil:
+		r.Warning = fmt.Sprintf("cannot read the host's network, the guest gets a private one: %v", r.tables)
+	case !r.V4.Addr.IsValid() && !r.V6.Addr.IsValid():
+		r.Warning = "the host has no network, the guest gets a private one"
+	case r.resolvers != nil:
+		r.Warning = fmt.Sprintf("cannot read the host's resolvers: %v", r.resolvers)
 	}
+	return r.State, nil
+}
+
+// reading is a State, and why it has less in it than there may be. It has no
+// Warning.
+type reading struct {
+	State
+	tables, resolvers error
+}
+
+func look(src Source) (r reading, err error) {
+	r.HasIPv6 = hasIPv6()
+	t, err := readTables()
+	r.tables = err
 	for _, name := range []string{src.Interface4, src.Interface6} {
 		if _, ok := t.linkNamed(name); !ok && name != "" && err == nil {
-			return State{}, fmt.Errorf("%q: %w", name, ErrNoInterface)
+			return reading{}, fmt.Errorf("%q: %w", name, ErrNoInterface)
 		}
 	}
-	st.V4 = t.family(unix.AF_INET, src.Interface4)
-	st.V6 = t.family(unix.AF_INET6, src.Interface6)
-	st.LocalPorts = localPorts()
-	if st.Warning == "" && !st.V4.Addr.IsValid() && !st.V6.Addr.IsValid() {
-		st.Warning = "the host has no network, the guest gets a private one"
+	r.V4 = t.family(unix.AF_INET, src.Interface4)
+	r.V6 = t.family(unix.AF_INET6, src.Interface6)
+	r.LocalPorts = localPorts()
+	r.ULA = machineULA(src.MachineID)
+	text, err := src.readResolvConf()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.resolvers = err
 	}
-	st.ULA = machineULA(src.MachineID)
-	text, err := os.ReadFile(src.ResolvConf)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && st.Warning == "" {
-		st.Warning = fmt.Sprintf("cannot read the host's resolvers: %v", err)
+	r.Resolvers, r.Search = ParseResolvConf(text)
+	return r, nil
+}
+
+func (s Source) readResolvConf() ([]byte, error) {
+	if s.ReadResolvConf != nil {
+		return s.ReadResolvConf()
 	}
-	st.Resolvers, st.Search = ParseResolvConf(text)
-	return st, nil
+	return os.ReadFile(s.ResolvConf)
 }
 
 // localPorts reads the range from the kernel; unreadable, it is that of RFC 6335

@@ -30,7 +30,11 @@ const restFactor = 20
 // call after another, whenever a new reading differs from the one before, and
 // blocks until ctx is done. It looks at the network namespace of the calling
 // thread. Between changes nothing wakes up.
-func Watch(ctx context.Context, src Source, first State, changed func(State)) error {
+//
+// What cannot be read stays as it was; unread gets the error when it begins with
+// the resolver file. States have no Warning, and the LocalPorts of first, which a
+// process in a sandbox cannot read again.
+func Watch(ctx context.Context, src Source, first State, changed func(State), unread func(error)) error {
 	events := make(chan struct{}, 1)
 	signal := func() {
 		select {
@@ -52,18 +56,32 @@ func Watch(ctx context.Context, src Source, first State, changed func(State)) er
 	go files.run(signal)
 
 	signal() // for what happened between Read and now
-	for last := first; settle(ctx, events); {
+	first.Warning = ""
+	last, readable := first, true
+	for settle(ctx, events) {
 		files.follow()
 		start := time.Now()
-		st, err := Read(src)
+		r, err := look(src)
 		rest(ctx, restFactor*time.Since(start))
 		if err != nil {
 			continue // the named interface is away
 		}
-		st.ULA = first.ULA // without a machine's id it is random
-		if !reflect.DeepEqual(st, last) {
-			last = st
-			changed(st)
+		if r.tables != nil { // such as a dump that changes have overtaken
+			r.HasIPv6, r.V4, r.V6 = last.HasIPv6, last.V4, last.V6
+			time.AfterFunc(settleMost, signal)
+		}
+		if r.resolvers != nil {
+			r.Resolvers, r.Search = last.Resolvers, last.Search
+			if readable {
+				unread(r.resolvers)
+			}
+		}
+		readable = r.resolvers == nil
+		r.LocalPorts = first.LocalPorts
+		r.ULA = first.ULA // without a machine's id it is random
+		if !reflect.DeepEqual(r.State, last) {
+			last = r.State
+			changed(r.State)
 		}
 	}
 	return nil
@@ -156,7 +174,7 @@ func (w *fileWatch) follow() {
 		dir := filepath.Dir(path)
 		names = append(names, filepath.Base(path))
 		w.control(func(fd uintptr) {
-			const mask = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE | unix.IN_ONLYDIR
+			const mask = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE | unix.IN_ATTRIB | unix.IN_ONLYDIR
 			_, _ = unix.InotifyAddWatch(int(fd), dir, mask) // again does nothing
 		})
 		next, err := os.Readlink(path)

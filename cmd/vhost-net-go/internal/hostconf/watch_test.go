@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -15,6 +16,7 @@ import (
 type changes struct {
 	*testing.T
 	states chan State
+	unread chan error
 }
 
 // next returns the first state for which is says yes.
@@ -49,8 +51,13 @@ func watching(t *testing.T, src Source, steps func(c *changes)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	watchingFrom(t, src, first, steps)
+}
+
+func watchingFrom(t *testing.T, src Source, first State, steps func(c *changes)) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	c := &changes{T: t, states: make(chan State, 16)}
+	c := &changes{T: t, states: make(chan State, 16), unread: make(chan error, 16)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -58,7 +65,7 @@ func watching(t *testing.T, src Source, steps func(c *changes)) {
 		time.Sleep(50 * time.Millisecond)
 		steps(c)
 	}()
-	if err := Watch(ctx, src, first, func(st State) { c.states <- st }); err != nil {
+	if err := Watch(ctx, src, first, func(st State) { c.states <- st }, func(err error) { c.unread <- err }); err != nil {
 		t.Error(err)
 	}
 	<-done
@@ -115,6 +122,66 @@ func TestWatchResolverFile(t *testing.T) {
 	})
 }
 
+// TestWatchUnreadable: a resolver file that cannot be read changes nothing, and is
+// told once; one that is not there is a host without resolvers.
+func TestWatchUnreadable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	write := func(a string) {
+		if err := os.WriteFile(path, []byte("nameserver "+a+"\nsearch x.example\n"), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	var locked atomic.Bool
+	src := Source{ResolvConf: path, ReadResolvConf: func() ([]byte, error) {
+		if locked.Load() {
+			return nil, os.ErrPermission
+		}
+		return os.ReadFile(path)
+	}}
+	write("192.0.2.1")
+	watching(t, src, func(c *changes) {
+		locked.Store(true)
+		for _, a := range []string{"192.0.2.2", "192.0.2.3"} {
+			write(a)
+			c.none("unreadable")
+		}
+		if n := len(c.unread); n != 1 {
+			c.Errorf("told %d times", n)
+		}
+		locked.Store(false)
+		if err := os.Chmod(path, 0o644); err != nil {
+			c.Error(err)
+		}
+		c.next("readable", hasResolver("192.0.2.3"))
+		locked.Store(true)
+		write("192.0.2.4")
+		c.none("unreadable again")
+		if n := len(c.unread); n != 2 {
+			c.Errorf("told %d times", n)
+		}
+		locked.Store(false)
+		if err := os.Remove(path); err != nil {
+			c.Error(err)
+		}
+		c.next("removed", hasResolver("127.0.0.1"))
+	})
+}
+
+// TestWatchInSandbox: what a sandbox hides, and what only the log is told in the
+// beginning, are no changes.
+func TestWatchInSandbox(t *testing.T) {
+	t.Parallel()
+	src := Source{ResolvConf: "/nonexistent/x"}
+	first, err := Read(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.LocalPorts = [2]uint16{40000, 40001} // read before the sandbox
+	first.Warning = "something"
+	watchingFrom(t, src, first, func(c *changes) { c.none("at first") })
+}
+
 func TestWatchNetwork(t *testing.T) {
 	src := source(t, "", "nameserver 192.0.2.1\n")
 	inNetns(t, func() {
@@ -152,7 +219,7 @@ func TestWatchEnds(t *testing.T) {
 	for range 5 {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		if err := Watch(ctx, Source{ResolvConf: "/nonexistent/x"}, State{}, func(State) {}); err != nil {
+		if err := Watch(ctx, Source{ResolvConf: "/nonexistent/x"}, State{}, func(State) {}, func(error) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
