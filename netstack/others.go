@@ -90,22 +90,35 @@ type message struct {
 
 const (
 	// maxMailBytes bounds the frames in a worker's mail, maxKeptBytes those that
-	// wait for flows, maxAwaited the flows waited for.
+	// wait for flows, maxAwaited the flows waited for, and so the other messages:
+	// there is a question and an answer for each. Connections are bounded by
+	// descriptors.
 	maxMailBytes = 4 << 20
 	maxKeptBytes = 4 << 20
 	maxAwaited   = 4096
+	// messageBytes is what a frame takes beside its bytes: a message, at most.
+	messageBytes = 256
+	// idleMessages is the room for mail that is kept when there is none.
+	idleMessages = 256
 )
+
+// cost is how much of the bounds above a frame takes.
+func (f *keptFrame) cost() int { return messageBytes + len(f.bytes) }
 
 // post puts a message into the mail of worker to.
 func (o *others) post(to uint8, m message) bool {
 	p := o.group.workers[to].others
+	cost := 0
+	if m.kind == takeFrame {
+		cost = m.frame.cost()
+	}
 	p.mu.Lock()
-	if p.closed || m.kind == takeFrame && p.mailBytes+len(m.frame.bytes) > maxMailBytes {
+	if p.closed || cost > 0 && p.mailBytes+cost > maxMailBytes {
 		p.mu.Unlock()
 		return false
 	}
 	p.mail = append(p.mail, m)
-	p.mailBytes += len(m.frame.bytes)
+	p.mailBytes += cost
 	wake := !p.some.Swap(true)
 	p.mu.Unlock()
 	if wake {
@@ -168,12 +181,12 @@ func (o *others) keep(a *awaited, fr *link.Frame) {
 	if fr == nil {
 		return
 	}
-	if o.keptBytes+header.VnetLen+fr.Bytes > maxKeptBytes {
+	if o.keptBytes+messageBytes+header.VnetLen+fr.Bytes > maxKeptBytes {
 		o.counters.Dropped++
 		return
 	}
 	b := copyFrame(fr)
-	o.keptBytes += len(b.bytes)
+	o.keptBytes += b.cost()
 	o.counters.Kept++
 	a.frames = append(a.frames, b)
 }
@@ -245,7 +258,6 @@ func (o *others) takeMail() {
 		if !o.some.Load() {
 			return
 		}
-		clear(o.reading)
 		o.mu.Lock()
 		o.mail, o.reading = o.reading[:0], o.mail
 		o.mailBytes = 0
@@ -258,6 +270,11 @@ func (o *others) takeMail() {
 		o.handle(&o.reading[o.read-1])
 	}
 	o.w.protos.endBatch()
+	clear(o.reading) // the frames are done with
+	o.reading, o.read = o.reading[:0], 0
+	if cap(o.reading) > idleMessages {
+		o.reading = nil // much has come at once, which is rare
+	}
 }
 
 func (o *others) handle(m *message) {
@@ -352,7 +369,7 @@ func (o *others) taken(k flowtable.Key) []keptFrame {
 	}
 	delete(o.awaited, k)
 	for _, b := range a.frames {
-		o.keptBytes -= len(b.bytes)
+		o.keptBytes -= b.cost()
 	}
 	for _, c := range a.arrivals {
 		if m := (message{kind: takeArrival, key: k, arrival: c}); !o.post(o.self, m) {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -508,4 +509,39 @@ func (x *team) shuffle(rng *rand.Rand, pair int) {
 	if i := rng.IntN(len(mail) - 1); mail[i].from != mail[i+1].from {
 		mail[i], mail[i+1] = mail[i+1], mail[i]
 	}
+}
+
+// TestMailIsBounded: a guest's smallest frames take no more memory in the mail of
+// another worker than its largest ones, and none when they are read.
+func TestMailIsBounded(t *testing.T) {
+	if n := reflect.TypeFor[message]().Size(); n > messageBytes {
+		t.Errorf("a message has %d bytes", n)
+	}
+	withTeam(t, unix.SOCK_DGRAM, func(x *team) {
+		from, to := x.workers[0].others, x.workers[1].others
+		for range 2 {
+			frames := 0
+			for from.post(1, message{kind: takeFrame, frame: keptFrame{bytes: make([]byte, 1)}}) {
+				if frames++; frames > maxMailBytes/messageBytes {
+					t.Error("there is no bound")
+					break
+				}
+			}
+			if frames == 0 {
+				t.Error("what was read takes room")
+			}
+			x.mail(1)
+		}
+		x.mail(1)
+		if n := cap(to.mail) + cap(to.reading); n > 2*idleMessages {
+			t.Errorf("room for %d messages is kept", n)
+		}
+		x.datagram(0, 'a')
+		for range maxKeptBytes / messageBytes {
+			x.datagram(2, 'b')
+		}
+		if c := x.workers[2].others.counters; c.Dropped == 0 {
+			t.Errorf("%d frames wait for a flow", c.Kept)
+		}
+	})
 }
