@@ -12,6 +12,7 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/addrmap"
 	"github.com/vhost-net-go/vhost-net-go/netstack/header"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue"
+	"github.com/vhost-net-go/vhost-net-go/virtqueue/dirtylog"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/guestmem"
 	"github.com/vhost-net-go/vhost-net-go/virtqueue/virtqtest"
 )
@@ -63,6 +64,8 @@ type rig struct {
 	rxBuf  []virtqtest.Buffer
 	frame  []byte                                // the last received, with its vnet header
 	wrapRx func(netstack.RxRing) netstack.RxRing // of new rings, if not nil
+	packed bool                                  // so are new rings
+	log    *dirtylog.Log                         // of new rings, if not nil
 }
 
 type brokenRing struct {
@@ -106,7 +109,7 @@ func (r *rig) plug(region guestmem.Region) {
 	r.mem, err = virtqtest.NewMemory(region)
 	r.must(err)
 	for _, d := range []**virtqtest.Driver{&r.rx, &r.tx} {
-		*d, err = virtqtest.NewDriver(r.mem, virtqtest.Config{Size: ringSize})
+		*d, err = virtqtest.NewDriver(r.mem, virtqtest.Config{Size: ringSize, Packed: r.packed})
 		r.must(err)
 	}
 	for _, fd := range []*int{&r.rxKick, &r.txKick, &r.call} {
@@ -148,9 +151,9 @@ func (r *rig) kickRx() {
 
 // attach gives the rings to the worker, which is parked.
 func (r *rig) attach() {
-	rx, err := virtqueue.New(r.rx.QueueConfig(true))
+	rx, err := virtqueue.New(r.queueConfig(r.rx, true))
 	r.must(err)
-	tx, err := virtqueue.New(r.tx.QueueConfig(false))
+	tx, err := virtqueue.New(r.queueConfig(r.tx, false))
 	r.must(err)
 	r.worker.SetFeatures(r.features)
 	var ring netstack.RxRing = rx
@@ -159,6 +162,15 @@ func (r *rig) attach() {
 	}
 	r.must(r.worker.AttachRx(netstack.Rx{Ring: ring, KickFD: r.rxKick, Caller: eventfd(r.call), Mergeable: r.features&header.FeatureMrgRxBuf != 0}))
 	r.must(r.worker.AttachTx(netstack.Tx{Ring: tx, KickFD: r.txKick, Caller: eventfd(r.call)}))
+}
+
+func (r *rig) queueConfig(d *virtqtest.Driver, writable bool) virtqueue.Config {
+	c := d.QueueConfig(writable)
+	if r.log != nil {
+		desc, _, used := d.Addrs()
+		c.Logging = virtqueue.Logging{Log: r.log, Ring: true, DescAddr: desc, UsedAddr: used}
+	}
+	return c
 }
 
 func (r *rig) enable(rx, tx bool) {

@@ -4,6 +4,7 @@ import "github.com/vhost-net-go/vhost-net-go/vhostuser/wire"
 
 // servedProtocolFeatures are those that this package can carry out.
 const servedProtocolFeatures = wire.ProtocolMQ |
+	wire.ProtocolLogShmFD |
 	wire.ProtocolRARP |
 	wire.ProtocolReplyAck |
 	wire.ProtocolNetMTU |
@@ -18,6 +19,8 @@ const servedProtocolFeatures = wire.ProtocolMQ |
 //
 //   - MQ: needed by all for more than one queue pair; UML, cloud-hypervisor
 //     and crosvm then ask for the number of virtqueues.
+//   - LOG_SHMFD: the guest can be migrated, see session.logging. Virtio feature
+//     26 (VHOST_F_LOG_ALL) is offered with it.
 //   - RARP: without it QEMU reports an error after the migration of a guest
 //     that does not announce itself.
 //   - REPLY_ACK: lets frontends learn of failures instead of running on.
@@ -36,11 +39,9 @@ const servedProtocolFeatures = wire.ProtocolMQ |
 //   - STATUS: QEMU and DPDK report the driver's status; QEMU before 8.2 has
 //     no other sign of a driver that is gone.
 //
-// Left out on purpose: LOG_SHMFD (with virtio feature 26) makes frontends
-// believe that the guest can be migrated, and dirty pages are not logged.
-// INBAND_NOTIFICATIONS and XEN_MMAP are acknowledged by QEMU, which then does
-// not do them. PAGEFAULT, INFLIGHT_SHMFD, DEVICE_STATE and HOST_NOTIFIER
-// promise what is not there.
+// Left out on purpose: INBAND_NOTIFICATIONS and XEN_MMAP are acknowledged by
+// QEMU, which then does not do them. PAGEFAULT, INFLIGHT_SHMFD, DEVICE_STATE and
+// HOST_NOTIFIER promise what is not there.
 const DefaultProtocolFeatures = servedProtocolFeatures
 
 // offeredProtocolFeatures is what this frontend gets to see.

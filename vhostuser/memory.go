@@ -27,6 +27,14 @@ func lookupMap(regions []*region) (*guestmem.Map, error) {
 	return guestmem.New(gr)
 }
 
+// end is the guest address behind the last byte.
+func (m *memory) end() (end uint64) {
+	for _, r := range m.regions {
+		end = max(end, r.GuestAddr+r.Size)
+	}
+	return end
+}
+
 // unmapAll unmaps all regions. Nothing may use the memory any more.
 func (m *memory) unmapAll() {
 	unmapRegions(m.regions)
@@ -113,9 +121,7 @@ func (s *session) changeMemory(next, gone []*region) error {
 		return err
 	}
 	s.park(func() {
-		for i := range s.rings {
-			s.suspend(&s.rings[i])
-		}
+		s.suspendAll(s.rings)
 		s.mem = memory{regions: next, gm: gm}
 		unmapRegions(gone)
 		s.startReady()

@@ -1,6 +1,7 @@
 package vhostuser
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,7 +43,13 @@ func (s *session) setFeatures(m *wire.Message) ([]byte, error) {
 	if bad := acked &^ s.srv.features; bad != 0 {
 		return nil, fmt.Errorf("features %#x were not offered", bad)
 	}
-	if !s.negotiated || acked != s.features || !s.running() {
+	if acked&wire.FeatureLogAll != 0 && s.proto&wire.ProtocolLogShmFD == 0 {
+		return nil, errors.New("a dirty log is wanted, but no way to share it was negotiated (LOG_SHMFD)")
+	}
+	switch {
+	case s.negotiated && acked^s.features == wire.FeatureLogAll:
+		s.relog(s.rings, func() { s.features = acked })
+	case !s.negotiated || acked != s.features || !s.running():
 		if err := s.changeFeatures(acked); err != nil {
 			return nil, err
 		}
@@ -72,7 +79,7 @@ func (s *session) changeFeatures(acked uint64) error {
 				r.unstart()
 			}
 		}
-		err = s.srv.dev.SetFeatures(acked &^ wire.FeatureProtocol)
+		err = s.srv.dev.SetFeatures(acked &^ (wire.FeatureProtocol | wire.FeatureLogAll))
 	})
 	if err != nil {
 		return fmt.Errorf("features %#x: %w", acked, err)

@@ -32,6 +32,9 @@ func (s *session) newQueue(r *ring) (q *virtqueue.Queue, err error) {
 			return nil, fmt.Errorf("%s: %w", part.Name, err)
 		}
 	}
+	if cfg.Logging, err = s.logging(r, &cfg); err != nil {
+		return nil, err
+	}
 	if !r.resumes {
 		if err := s.resume(r, cfg); err != nil {
 			return nil, err

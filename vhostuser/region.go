@@ -20,35 +20,44 @@ type region struct {
 // mapRegion maps what wr describes from fd, which stays the caller's and may be
 // closed afterwards.
 func mapRegion(wr wire.Region, fd int) (*region, error) {
-	end := wr.MmapOffset + wr.Size
-	switch {
-	case wr.Size == 0:
-		return nil, errors.New("size is zero")
-	case end < wr.Size || end > math.MaxInt64:
-		return nil, fmt.Errorf("offset %#x and size %#x overflow", wr.MmapOffset, wr.Size)
-	case wr.GuestAddr+wr.Size < wr.Size || wr.UserAddr+wr.Size < wr.Size:
+	if wr.GuestAddr+wr.Size < wr.Size || wr.UserAddr+wr.Size < wr.Size {
 		return nil, fmt.Errorf("size %#x goes past the end of the address space", wr.Size)
 	}
-	align, err := mapAlignment(fd, end)
+	mapping, skip, err := mapShared(fd, wr.MmapOffset, wr.Size)
 	if err != nil {
 		return nil, err
 	}
-	start := wr.MmapOffset &^ (align - 1)
+	return &region{Region: wr, mapping: mapping, mem: mapping[skip:][:wr.Size:wr.Size]}, nil
+}
+
+// mapShared maps size bytes at offset of a file that the frontend shares. They
+// begin skip bytes behind the start of the mapping.
+func mapShared(fd int, offset, size uint64) (mapping []byte, skip uint64, err error) {
+	end := offset + size
+	switch {
+	case size == 0:
+		return nil, 0, errors.New("size is zero")
+	case end < size || end > math.MaxInt64:
+		return nil, 0, fmt.Errorf("offset %#x and size %#x overflow", offset, size)
+	}
+	align, err := mapAlignment(fd, end)
+	if err != nil {
+		return nil, 0, err
+	}
+	start := offset &^ (align - 1)
 	length := (end - start + align - 1) &^ (align - 1)
 	if length > math.MaxInt {
-		return nil, fmt.Errorf("size %#x is too large", wr.Size)
+		return nil, 0, fmt.Errorf("size %#x is too large", size)
 	}
-	// Without reserve: the memory is the guest's, accounted for already.
+	// Without reserve: the memory is the frontend's, accounted for already.
 	b, err := unix.Mmap(fd, int64(start), int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes at offset %#x: %w", length, start, err)
+		return nil, 0, fmt.Errorf("map %d bytes at offset %#x: %w", length, start, err)
 	}
-	r := &region{Region: wr, mapping: b}
-	r.mem = b[wr.MmapOffset-start:][:wr.Size:wr.Size]
 	// A core dump must not hold the guest's secrets; without effect on what
 	// the guest can do, so a kernel that refuses is none of our business.
 	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
-	return r, nil
+	return b, offset - start, nil
 }
 
 // mapAlignment checks that fd is a file that can be mapped up to end, and

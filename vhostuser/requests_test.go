@@ -96,8 +96,14 @@ func ackCases() []reqCase {
 		{name: "mem region without file", req: wire.AddMemReg, payload: &wire.SingleRegion{}, fail: true},
 		{name: "mem region unknown", req: wire.RemMemReg, payload: &wire.SingleRegion{}, fail: true, then: "no such region"},
 		{name: "mem region unknown with file", req: wire.RemMemReg, payload: &wire.SingleRegion{}, fds: 1, fail: true, then: "no such region"},
-		{name: "log base", req: wire.SetLogBase, payload: rawBytes(make([]byte, 16)), fds: 1, fail: true, then: "not supported"},
-		{name: "log fd", req: wire.SetLogFD, fds: 1, fail: true},
+		{name: "log base", req: wire.SetLogBase, payload: rawBytes(make([]byte, 16)), fds: 1, fail: true, then: "size is zero"},
+		{name: "log base of an eventfd", req: wire.SetLogBase, payload: &wire.Log{Size: 4096}, fds: 1, fail: true, then: "regular file"},
+		{name: "log base overflow", req: wire.SetLogBase, payload: &wire.Log{Size: 4096, Offset: ^uint64(0) - 99}, fds: 1, fail: true, then: "overflow"},
+		{name: "log base without file", req: wire.SetLogBase, payload: &wire.Log{Size: 4096}, fail: true},
+		{name: "log base as a word", req: wire.SetLogBase, payload: u64(0), fds: 1, fail: true},
+		{name: "log fd", req: wire.SetLogFD, fds: 1},
+		{name: "log fd with a word", req: wire.SetLogFD, payload: u64(0), fds: 1},
+		{name: "log fd without file", req: wire.SetLogFD, fail: true},
 		{name: "iotlb", req: wire.IOTLBMsg, payload: rawBytes(make([]byte, 32)), fail: true},
 		{name: "postcopy", req: wire.PostcopyListen, fail: true},
 		{name: "inflight", req: wire.SetInflightFD, payload: rawBytes(make([]byte, 24)), fds: 1, fail: true},
@@ -157,12 +163,12 @@ func eventfds(t testing.TB, n int) (fds []int) {
 func TestAnswers(t *testing.T) {
 	b := newBench(t, vutest.QEMU)
 	b.must(b.fe.Connect())
-	const proto = 0x1a03d // bits 0, 2, 3, 4, 5, 13, 15 and 16: no CONFIG for QEMU
+	const proto = 0x1a03f // bits 0, 1, 2, 3, 4, 5, 13, 15 and 16: no CONFIG for QEMU
 	for _, tc := range []struct {
 		req  wire.Request
 		want uint64
 	}{
-		{wire.GetFeatures, b.dev.features | wire.FeatureProtocol},
+		{wire.GetFeatures, b.dev.features | wire.FeatureProtocol | wire.FeatureLogAll},
 		{wire.GetProtocolFeatures, proto},
 		{wire.GetQueueNum, 1}, // pairs
 		{wire.GetMaxMemSlots, 509},

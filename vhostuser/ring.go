@@ -22,14 +22,14 @@ import (
 // Requests that reach a running ring:
 //
 //	KICK, BASE, ADDR   the ring goes on at once with the new descriptor,
-//	                   index or place (QEMU sends ADDR alone when only the
-//	                   dirty log changes; then nothing happens)
+//	                   index or place
 //	NUM                if the ring is disabled or gets another size, a new
 //	                   life begins, and takes a new KICK: UML never stops
 //	                   rings, its driver just sets them up again
-//	memory             the ring goes on in the new memory, a disabled one
-//	                   only when it is enabled: it may be a remnant whose
-//	                   memory the driver has long freed
+//	memory, dirty log  the ring goes on in the new memory, or with the new
+//	                   log, a disabled one only when it is enabled: it may be a
+//	                   remnant whose memory the driver has long freed. SET_FEATURES
+//	                   and ADDR may concern the log alone
 type ring struct {
 	index int
 
@@ -90,7 +90,7 @@ func (s *session) settle() {
 }
 
 func (s *session) startable(r *ring) bool {
-	return s.negotiated && s.mem.gm != nil && r.ready()
+	return s.negotiated && s.mem.gm != nil && s.mayWrite() && r.ready()
 }
 
 // startReady hands all complete rings to the device, which is parked.
@@ -159,6 +159,12 @@ func (s *session) stop(r *ring) {
 func (s *session) suspend(r *ring) {
 	s.stop(r)
 	r.lost = false
+}
+
+func (s *session) suspendAll(rings []ring) {
+	for i := range rings {
+		s.suspend(&rings[i])
+	}
 }
 
 // breakRing gives up a stopped ring and tells the frontend.

@@ -347,7 +347,7 @@ func restartAbruptly(b *bench) {
 func TestUnusedRing(t *testing.T) {
 	b := newBench(t, vutest.QEMU)
 	b.must(b.fe.Connect())
-	b.must(b.fe.SetFeatures(b.fe.Offered))
+	b.must(b.fe.SetFeatures(b.fe.Offered &^ wire.FeatureLogAll))
 	b.must(b.fe.SetMemTable(b.guest.Memory))
 	b.dev.calls()
 	for i, q := range b.guest.Queues {

@@ -23,8 +23,8 @@ const (
 	featureInOrder        uint64 = 1 << 35
 )
 
-// unservable features must not be offered by a Device: each needs something
-// from this package that it does not do.
+// unservable features must not be offered by a Device: they are this package's
+// business, or need something from it that it does not do.
 const unservable = wire.FeatureLogAll | wire.FeatureProtocol | featureAccessPlatform
 
 // maxQueues is what fits the 8 bits of an index in SET_VRING_KICK.
@@ -64,7 +64,7 @@ type Server struct {
 	cfg      Config
 	dev      Device
 	log      *limitedLog
-	features uint64 // offered, with the bit of the protocol itself
+	features uint64 // offered, with those of the protocol itself
 
 	// broken holds what RingBroken reported and wake says that there is news.
 	broken []atomic.Pointer[error]
@@ -92,11 +92,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
+	features := cfg.Device.Features() | wire.FeatureProtocol
+	if cfg.ProtocolFeatures&wire.ProtocolLogShmFD != 0 {
+		features |= wire.FeatureLogAll
+	}
 	return &Server{
 		cfg:      cfg,
 		dev:      cfg.Device,
 		log:      newLimitedLog(cfg.Logger),
-		features: cfg.Device.Features() | wire.FeatureProtocol,
+		features: features,
 		broken:   make([]atomic.Pointer[error], cfg.Device.NumQueues()),
 		wake:     make(chan struct{}, 1),
 	}, nil

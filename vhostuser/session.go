@@ -25,6 +25,7 @@ type session struct {
 	status     uint8  // virtio device status as the driver set it
 	backendReq int    // socket for requests to the frontend, -1: none
 	mem        memory
+	dirty      dirtyLog
 	rings      []ring
 	up         bool     // a ring has run, and the log says so
 	later      []func() // see afterPark
@@ -115,7 +116,7 @@ func (s *session) handle(m *wire.Message) error {
 		err = fmt.Errorf("%v: %w", m.Request, err)
 	}
 	switch data := r.reply == replyData; {
-	case err == nil && data:
+	case err == nil && r.reply != replyAck:
 		return s.reply(m.Request, payload)
 	case err != nil && (data || !m.NeedReply()):
 		if errors.Is(err, errRefused) {
@@ -159,6 +160,7 @@ func (s *session) close() {
 		}
 		s.srv.dev.Reset()
 		s.mem.unmapAll()
+		s.dirty.unmap()
 	})
 	for i := range s.rings {
 		s.rings[i].closeFDs()

@@ -16,6 +16,8 @@ const (
 	// replyData: always a payload of its own, which stands for the
 	// acknowledgement too. There is no way to answer a failure.
 	replyData
+	// replyWord: a word of its own, but a failure is answered as with replyAck.
+	replyWord
 )
 
 // request is what must hold before a request is acted on, and what follows.
@@ -25,7 +27,7 @@ type request struct {
 	minFDs, maxFDs   int
 	needs            uint64 // protocol feature that the frontend must have acknowledged
 	reply            replyKind
-	// act carries the request out. With replyData it returns the payload of
+	// act carries the request out. Unless reply is replyAck it returns the payload of
 	// the reply. It takes descriptors that it keeps from m.
 	act func(s *session, m *wire.Message) ([]byte, error)
 }
@@ -35,8 +37,7 @@ type request struct {
 // otherwise ignored.
 var errRefused = errors.New("refused")
 
-// requests is indexed by the request's identifier. Those without act (dirty
-// log, IOTLB, crypto, postcopy, inflight, GPU, shared objects, device state)
+// requests is indexed by the request's identifier. Those without act (IOTLB, crypto, postcopy, inflight, GPU, shared objects, device state)
 // belong to features that are not offered.
 var requests = [wire.LastRequest + 1]request{
 	wire.GetFeatures: {reply: replyData, act: (*session).getFeatures},
@@ -61,6 +62,19 @@ var requests = [wire.LastRequest + 1]request{
 	wire.GetMaxMemSlots: {
 		needs: wire.ProtocolConfigureMemSlots, reply: replyData,
 		act: (*session).getMaxMemSlots,
+	},
+
+	// QEMU waits for the answer but does not look at it, and does not ask for an
+	// acknowledgement: a failure ends the connection.
+	wire.SetLogBase: {
+		minSize: wire.LogSize, maxSize: wire.LogSize,
+		minFDs: 1, maxFDs: 1, needs: wire.ProtocolLogShmFD, reply: replyWord,
+		act: (*session).setLogBase,
+	},
+	// Some send a word that means nothing.
+	wire.SetLogFD: {
+		maxSize: wire.U64Size, minFDs: 1, maxFDs: 1, needs: wire.ProtocolLogShmFD,
+		act: (*session).setLogFD,
 	},
 
 	wire.SetVringNum:    vringState((*session).setVringNum),

@@ -77,6 +77,9 @@ func (s *session) setVringAddr(m *wire.Message) ([]byte, error) {
 		return nil, err
 	}
 	if r.placed && a.Desc == r.addr.Desc && a.Avail == r.addr.Avail && a.Used == r.addr.Used {
+		if a.Flags != r.addr.Flags || a.Log != r.addr.Log {
+			s.relog(s.rings[a.Index:a.Index+1], func() { r.addr = a })
+		}
 		return nil, nil
 	}
 	s.restart(r)

@@ -52,6 +52,8 @@ type Config struct {
 	// chains between the two were taken and never returned, and the device
 	// goes on at the latter; DPDK leaves it 0.
 	NextAvail uint32
+	// Logging says whether written pages are marked, for live migration.
+	Logging Logging
 }
 
 // FreshPacked is the NextAvail of a packed ring that was never used: both wrap

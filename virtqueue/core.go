@@ -14,6 +14,8 @@ type core struct {
 	merge   bool
 	decided bool // the first decision on calling was made
 
+	dirty *dirty // nil unless written pages are marked
+
 	turns       turns
 	outstanding int // chains taken and neither returned nor given back
 
@@ -43,6 +45,7 @@ func newCore(c *Config) core {
 		eventIdx: c.EventIdx,
 		inOrder:  c.InOrder,
 		merge:    c.InOrder && !c.Writable,
+		dirty:    newDirty(c),
 	}
 }
 

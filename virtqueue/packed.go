@@ -99,6 +99,9 @@ func (r *packedRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			continue
 		}
 		r.out[id] = packedChain{limit: r.limit(&c), seq: seq, slots: slots}
+		if r.dirty != nil {
+			r.dirty.take(id, c.vecs[len(dst):])
+		}
 		r.outstanding++
 		r.counters.Chains++
 		return c.vecs, uint32(id), nil
@@ -161,6 +164,9 @@ func (r *packedRing) untake(n int) {
 		if r.out[t.id].limit == 0 {
 			panic(misusedUntake)
 		}
+		if r.dirty != nil {
+			r.dirty.untake(t.id)
+		}
 		r.out[t.id].limit = 0
 		r.outstanding--
 		r.counters.Chains--
@@ -187,6 +193,9 @@ func (r *packedRing) giveBack(token, written uint32) {
 	// A chain that is not out has 0 here, which no length is below.
 	if token >= r.size || uint64(written) >= r.out[token].limit {
 		panic(misusedReturn)
+	}
+	if r.dirty != nil {
+		r.dirty.giveBack(uint16(token), uint64(written))
 	}
 	h := &r.out[token]
 	h.limit = 0

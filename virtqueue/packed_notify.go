@@ -30,7 +30,14 @@ func (r *packedRing) publish() (call bool) {
 		at = at.forward(u.slots, r.size)
 	}
 	first := &r.staged[0]
+	if r.dirty != nil {
+		r.dirty.publish()
+		r.dirty.descriptors(old.slot, r.stagedSlots, r.size)
+	}
 	r.words.setPolled(old.slot, first.written, first.id, first.flags(old))
+	if r.dirty != nil {
+		r.dirty.descriptors(old.slot, 1, r.size)
+	}
 	r.used = at
 	r.inUse -= r.stagedSlots
 	covered := r.stagedSlots
@@ -91,6 +98,7 @@ func (r *packedRing) suppressKicks() {
 	if r.kicks != eventDisable || r.unarmed {
 		r.kicks, r.unarmed = eventDisable, false
 		r.words.setDeviceFlags(eventDisable)
+		r.eventWritten()
 	}
 }
 
@@ -102,6 +110,7 @@ func (r *packedRing) armKicks() (more bool) {
 	if !r.eventIdx {
 		r.kicks = eventEnable
 		r.words.setDeviceEvent(0, eventEnable)
+		r.eventWritten()
 		r.fence.AfterStore()
 		r.look()
 		return r.ahead.chains > 0
@@ -113,11 +122,19 @@ func (r *packedRing) armKicks() (more bool) {
 	for {
 		armed := r.seen()
 		r.words.setDeviceEvent(armed.code(), eventDesc)
+		r.eventWritten()
 		r.fence.AfterStore()
 		r.look()
 		if r.seen() == armed {
 			return r.ahead.chains > 0
 		}
+	}
+}
+
+// eventWritten marks the event suppression area of the device.
+func (r *packedRing) eventWritten() {
+	if r.dirty != nil {
+		r.dirty.usedRing(0, eventAreaBytes)
 	}
 }
 

@@ -119,6 +119,9 @@ func (r *splitRing) take(dst []iov.Vec) ([]iov.Vec, uint32, error) {
 			continue
 		}
 		r.out[head] = r.limit(&c)
+		if r.dirty != nil {
+			r.dirty.take(head, c.vecs[len(dst):])
+		}
 		r.outstanding++
 		r.counters.Chains++
 		return c.vecs, uint32(head), nil
@@ -183,6 +186,9 @@ func (r *splitRing) untake(n int) {
 		if r.out[head] == 0 {
 			panic(misusedUntake)
 		}
+		if r.dirty != nil {
+			r.dirty.untake(head)
+		}
 		r.out[head] = 0
 		r.outstanding--
 		r.counters.Chains--
@@ -200,6 +206,9 @@ func (r *splitRing) giveBack(token, written uint32) {
 	// A chain that is not out has 0 here, which no length is below.
 	if token >= r.size || uint64(written) >= r.out[token] {
 		panic(misusedReturn)
+	}
+	if r.dirty != nil {
+		r.dirty.giveBack(uint16(token), uint64(written))
 	}
 	r.out[token] = 0
 	r.outstanding--

@@ -21,10 +21,13 @@ func (r *splitRing) publish() (call bool) {
 		return false
 	}
 	old := r.usedIdx
+	if r.dirty != nil {
+		r.dirty.elements(old&r.mask, r.staged, r.size)
+	}
 	r.usedIdx += r.staged
 	r.done += r.staged
 	r.staged, r.batch = 0, 0
-	r.words.setUsed(r.usedFlags, r.usedIdx)
+	r.setUsedWord()
 	r.fence.AfterStore()
 	if !r.eventIdx {
 		call = order.Load16(r.words.availFlags)&availNoInterrupt == 0
@@ -35,6 +38,14 @@ func (r *splitRing) publish() (call bool) {
 		r.decided = true
 	}
 	return r.updated(call)
+}
+
+// setUsedWord stores flags and index of the used ring.
+func (r *splitRing) setUsedWord() {
+	r.words.setUsed(r.usedFlags, r.usedIdx)
+	if r.dirty != nil {
+		r.dirty.usedRing(0, usedHeader)
+	}
 }
 
 // needEvent reports whether an index that moved from old to now has passed
@@ -55,7 +66,7 @@ func (r *splitRing) suppressKicks() {
 		return
 	}
 	r.usedFlags = usedNoNotify
-	r.words.setUsed(r.usedFlags, r.usedIdx)
+	r.setUsedWord()
 }
 
 func (r *splitRing) armKicks() (more bool) {
@@ -67,7 +78,7 @@ func (r *splitRing) armKicks() (more bool) {
 	}
 	if !r.eventIdx {
 		r.usedFlags = 0
-		r.words.setUsed(0, r.usedIdx)
+		r.setUsedWord()
 		r.fence.AfterStore()
 		r.refresh()
 		return r.err != nil || r.seen != r.next
@@ -78,6 +89,9 @@ func (r *splitRing) armKicks() (more bool) {
 	// ring broken when the driver is a ring's size ahead.
 	for armed := r.seen; ; armed = r.seen {
 		order.Store16(r.words.availEvent, armed)
+		if r.dirty != nil {
+			r.dirty.usedRing(UsedBytes(r.mask+1)-eventBytes, eventBytes)
+		}
 		r.fence.Full()
 		r.refresh()
 		if r.err != nil {

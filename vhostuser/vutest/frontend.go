@@ -31,6 +31,7 @@ type Frontend struct {
 	MemSlots        uint64 // answer to GET_MAX_MEM_SLOTS, 0: not asked
 
 	guest     *Guest // started on
+	acked     uint64 // with that
 	shared    bool   // the backend has guest's memory
 	announced bool   // the backend knows guest's rings (QEMU)
 }

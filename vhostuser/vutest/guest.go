@@ -54,6 +54,9 @@ type Queue struct {
 	// that the last stop has learned from it. For a packed ring it is coded as
 	// in virtqueue.Config.NextAvail.
 	Base uint32
+	// Logged asks for the device's writes to the ring to be logged, see
+	// Frontend.StartLog.
+	Logged bool
 	// Off keeps the frontend from enabling the queue.
 	Off bool
 }
@@ -92,6 +95,9 @@ func (q *Queue) Addr() wire.VringAddr {
 		guest uint64
 	}{{&a.Desc, desc}, {&a.Avail, avail}, {&a.Used, used}} {
 		*p.dst = p.guest + userOffset
+	}
+	if q.Logged {
+		a.Flags, a.Log = wire.VringLog, used
 	}
 	return a
 }

@@ -15,7 +15,7 @@ import (
 // protocol itself is added. The format of g's rings must fit them. It returns the features acknowledged.
 func (f *Frontend) Start(g *Guest, want uint64) (acked uint64, err error) {
 	acked = f.Offered & (want | wire.FeatureProtocol)
-	f.guest = g
+	f.guest, f.acked = g, acked
 	start := map[Style]func(*Guest, uint64) error{
 		QEMU: f.startQEMU, UML: f.startUML, DPDK: f.startDPDK, CloudHypervisor: f.startCH,
 	}[f.Style]

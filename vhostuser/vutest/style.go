@@ -38,9 +38,9 @@ func (s Style) protocol() uint64 {
 	case DPDK:
 		return wire.ProtocolMQ | wire.ProtocolReplyAck | wire.ProtocolStatus
 	case CloudHypervisor:
-		return wire.ProtocolMQ | wire.ProtocolConfigureMemSlots | wire.ProtocolReplyAck | wire.ProtocolConfig
+		return wire.ProtocolMQ | wire.ProtocolLogShmFD | wire.ProtocolConfigureMemSlots | wire.ProtocolReplyAck | wire.ProtocolConfig
 	default:
-		return wire.ProtocolMQ | wire.ProtocolRARP | wire.ProtocolReplyAck | wire.ProtocolNetMTU |
+		return wire.ProtocolMQ | wire.ProtocolLogShmFD | wire.ProtocolRARP | wire.ProtocolReplyAck | wire.ProtocolNetMTU |
 			wire.ProtocolBackendReq | wire.ProtocolResetDevice | wire.ProtocolConfigureMemSlots | wire.ProtocolStatus
 	}
 }

@@ -11,6 +11,7 @@ const (
 	U64Size        = 8
 	VringStateSize = 8
 	VringAddrSize  = 40
+	LogSize        = 16
 	RegionSize     = 32
 	// MemTableHead is the part of a memory table in front of its regions.
 	MemTableHead     = 8
@@ -86,12 +87,16 @@ func (s *VringState) Unmarshal(l *uio.Lexer) error {
 // the frontend's own mapping, as given by the memory regions.
 type VringAddr struct {
 	Index uint32
-	Flags uint32 // bit 0: log writes to the used ring at Log
+	Flags uint32 // VringLog
 	Desc  uint64
 	Used  uint64
 	Avail uint64
-	Log   uint64 // guest address, valid only with flag bit 0
+	Log   uint64 // guest address, valid only with VringLog
 }
+
+// VringLog is the flag of VringAddr (bit VHOST_VRING_F_LOG) that asks for writes
+// to the used ring to be marked in the dirty log, as if it began at Log.
+const VringLog uint32 = 1 << 0
 
 // Marshal appends a to l.
 func (a *VringAddr) Marshal(l *uio.Lexer) {
@@ -108,6 +113,24 @@ func (a *VringAddr) Unmarshal(l *uio.Lexer) error {
 	for _, v := range [...]*uint64{&a.Desc, &a.Used, &a.Avail, &a.Log} {
 		*v = l.Read64()
 	}
+	return l.Error()
+}
+
+// Log says where in the file that comes with it the dirty log lies.
+type Log struct {
+	Size   uint64 // in bytes
+	Offset uint64 // in the file, in bytes
+}
+
+// Marshal appends g to l.
+func (g *Log) Marshal(l *uio.Lexer) {
+	l.Write64(g.Size)
+	l.Write64(g.Offset)
+}
+
+// Unmarshal reads g from l.
+func (g *Log) Unmarshal(l *uio.Lexer) error {
+	g.Size, g.Offset = l.Read64(), l.Read64()
 	return l.Error()
 }
 

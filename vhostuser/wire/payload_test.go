@@ -23,6 +23,7 @@ var layouts = []struct {
 		new(VringAddr),
 		words32(1, 2, 3, 0, 4, 0, 5, 0, 6, 0),
 	},
+	{"log", &Log{Size: 1, Offset: 2}, new(Log), words32(1, 0, 2, 0)},
 	{
 		"single region",
 		&SingleRegion{Region{GuestAddr: 1, Size: 2, UserAddr: 3, MmapOffset: 4}},

@@ -63,6 +63,7 @@ type Region struct {
 type Map struct {
 	regions []Region // sorted by GuestAddr
 	byUser  []int    // positions in regions, sorted by UserAddr
+	byHost  []int    // positions in regions, sorted by where Mem is
 }
 
 // New makes a Map of the given regions, in any order; none at all is legal and
@@ -94,6 +95,7 @@ func New(regions []Region) (*Map, error) {
 			return nil, fmt.Errorf("guestmem: regions at user addresses %#x and %#x overlap", a.UserAddr, b.UserAddr)
 		}
 	}
+	m.byHost = sortedByHost(m.regions)
 	return m, nil
 }
 

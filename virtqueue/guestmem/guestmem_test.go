@@ -207,6 +207,34 @@ func TestTranslation(t *testing.T) {
 	}
 }
 
+// TestHostToGuest: each byte of a vector leads back to where it came from.
+func TestHostToGuest(t *testing.T) {
+	for name, m := range maps(t) {
+		for _, r := range m.Regions() {
+			for _, off := range []uint64{0, 1, r.Size / 2, r.Size - 1} {
+				vecs, err := m.AppendVecs(nil, r.GuestAddr+off, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, ok := m.HostToGuest(vecs[0].Base); !ok || got != r.GuestAddr+off {
+					t.Errorf("%s: HostToGuest is %#x, %v, want %#x", name, got, ok, r.GuestAddr+off)
+				}
+			}
+		}
+		outside := make([]byte, 1<<16)
+		if got, ok := m.HostToGuest(&outside[0]); ok {
+			t.Errorf("%s: other memory is at guest address %#x", name, got)
+		}
+	}
+	empty, err := guestmem.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := empty.HostToGuest(new(byte)); ok {
+		t.Error("an empty map finds something")
+	}
+}
+
 func TestEmptyMap(t *testing.T) {
 	m, err := guestmem.New(nil)
 	if err != nil {
