@@ -13,6 +13,7 @@ import (
 // enterSandbox is the last step of the start: everything that needs files or
 // privileges is open.
 func enterSandbox(cfg sandbox.Config, log *logging.Log) error {
+	cfg.Skipped = func(err error) { log.Debug("the sandbox has no rule for a path that we cannot use", "error", err) }
 	missing, err := sandbox.Enter(cfg)
 	if err != nil {
 		return fmt.Errorf("--sandbox \"require\": %w", err)

@@ -21,6 +21,10 @@ import (
 const insideEnv = "VHOST_NET_GO_TEST_SANDBOX"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(lockedEnv); dir != "" {
+		enterWithLocked(dir)
+		os.Exit(0)
+	}
 	if dir := os.Getenv(insideEnv); dir != "" {
 		inside(dir)
 		os.Exit(0)

@@ -32,6 +32,9 @@ const (
 // Config says what has to work later.
 type Config struct {
 	Mode Mode
+	// Skipped gets an error for each path below that is not there, or that this
+	// user does not get to; nil: nobody wants to know.
+	Skipped func(error)
 	// RemoveIn are folders in which files are removed when the process ends:
 	// its socket, its pid file.
 	RemoveIn []string
@@ -39,7 +42,8 @@ type Config struct {
 	// is left out.
 	Read []string
 	// Dial is the path of a UNIX socket to which connections are made; "" for
-	// none: then no UNIX socket can be made.
+	// none: then no UNIX socket can be made. Its folder shall exist; otherwise
+	// sockets in all of the closest folder above it that does can be connected to.
 	Dial string
 	// Log is the path of a UNIX socket to which a socket that is open sends
 	// datagrams, "" for none. Another socket, behind another link, may take its
