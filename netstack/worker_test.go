@@ -381,7 +381,8 @@ func TestCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testConfig()
-	if cfg.Capture, err = capture.New(capture.Config{File: f, Interface: "guest", SnapBytes: capture.MaxSnapBytes}); err != nil {
+	cfg.Capture = capture.New(capture.Config{File: f, Interface: "guest", SnapBytes: capture.MaxSnapBytes})
+	if err := cfg.Capture.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	r := newRig(t, cfg, 0, heap())

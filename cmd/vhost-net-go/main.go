@@ -33,8 +33,9 @@ func runMain(args []string, stdout, stderr io.Writer, s serveFunc) int {
 		reader.Serve()
 		return 0
 	}
-	// A reader of our output that goes away must not take us along.
-	signal.Ignore(unix.SIGPIPE)
+	// A reader of our output that goes away must not take us along, nor a file
+	// that reaches the user's limit.
+	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
 	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	defer stop()
 	// A second signal ends the process at once.

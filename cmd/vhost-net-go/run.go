@@ -111,9 +111,10 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 	if err != nil {
 		return err
 	}
+	start.capture = &dump
 	err = serve(ctx, job{
 		opts: opts, plan: p, host: host, source: &notifyingSource{end, opts, mgr}, log: log,
-		capture: dump, sockets: sockets.Forwards, readResolvConf: start.readResolvConf,
+		capture: dump.Capture, sockets: sockets.Forwards, readResolvConf: start.readResolvConf,
 		ready: func(forwards []netstack.Forward) error { return start.ready(ctx, forwards) },
 	})
 	if ctx.Err() != nil {
@@ -123,8 +124,6 @@ func runDaemon(ctx context.Context, opts options.Options, log *logging.Log, chil
 		}
 	}
 	mgr.stopping()
-	if cerr := dump.Close(); cerr != nil {
-		log.Warn("the capture is not whole", "file", opts.PcapFile, "error", cerr)
-	}
+	dump.end(log)
 	return explainForward(err)
 }

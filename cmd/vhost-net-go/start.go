@@ -30,6 +30,7 @@ type startUp struct {
 	child *background.Child // nil in the foreground
 	// manager is nil without one.
 	manager *manager
+	capture *dump
 
 	pid     *pidfile.File
 	resolv  *resolvfile.Reader // nil: we read the file ourselves
@@ -72,6 +73,9 @@ func (s *startUp) ready(ctx context.Context, forwards []netstack.Forward) (err e
 		s.log.Detach() // the way to the system's log is one of files too
 	}
 	if err := enterSandbox(box, s.log); err != nil {
+		return err
+	}
+	if err := s.capture.begin(); err != nil {
 		return err
 	}
 	if err := s.inTime(ctx); err != nil {

@@ -60,20 +60,26 @@ type Capture struct {
 	taps atomic.Pointer[[]*Tap]
 	wake chan struct{}
 	quit chan struct{}
-	done chan error
+	done chan error // nil until the capture has begun
 
 	start    time.Time
 	reported uint64 // drops that were written down
 	wrote    uint64 // frames
 }
 
-// New starts a capture.
-func New(cfg Config) (*Capture, error) {
-	c := &Capture{
-		cfg: cfg, start: time.Now(),
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan error, 1),
-	}
+// New returns a capture that has not begun: nothing is written yet, so that what a
+// file holds is safe until it is certain that there is something to capture.
+func New(cfg Config) *Capture {
+	c := &Capture{cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 	c.file.w = cfg.File
+	c.taps.Store(new([]*Tap))
+	return c
+}
+
+// Begin starts the capture, once.
+func (c *Capture) Begin() error {
+	cfg := &c.cfg
+	c.start = time.Now()
 	var err error
 	c.out, err = pcapgo.NewNgWriterInterface(&c.file, pcapgo.NgInterface{
 		Name: cfg.Interface, OS: runtime.GOOS, LinkType: layers.LinkTypeEthernet,
@@ -85,12 +91,12 @@ func New(cfg Config) (*Capture, error) {
 		err = c.out.Flush()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("begin capture: %w", err)
+		return fmt.Errorf("begin capture: %w", err)
 	}
-	c.taps.Store(new([]*Tap))
+	c.done = make(chan error, 1)
 	c.on.Store(true)
 	go c.run()
-	return c, nil
+	return nil
 }
 
 // Tap returns a new tap, for one worker. A nil Capture has nil taps.
@@ -112,11 +118,25 @@ func (c *Capture) tap(bytes int) *Tap {
 	}
 }
 
+// Missed is how many frames passed after the capture had ended before its time.
+func (c *Capture) Missed() (n uint64) {
+	if c == nil {
+		return 0
+	}
+	for _, t := range *c.taps.Load() {
+		n += t.missed.Load()
+	}
+	return n
+}
+
 // Close writes what is left and closes the file. It returns the first error of
-// the file.
+// the file. Begin, if called at all, has returned before.
 func (c *Capture) Close() error {
 	if c == nil {
 		return nil
+	}
+	if c.done == nil {
+		return c.cfg.File.Close()
 	}
 	close(c.quit)
 	return <-c.done

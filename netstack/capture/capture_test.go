@@ -76,8 +76,8 @@ func newCapture(t *testing.T, cfg Config) *Capture {
 	if cfg.SnapBytes == 0 {
 		cfg.SnapBytes = MaxSnapBytes
 	}
-	c, err := New(cfg)
-	if err != nil {
+	c := New(cfg)
+	if err := c.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -163,6 +163,17 @@ func checksums(t *testing.T, payload string) {
 	}
 }
 
+// TestNotBegun: a capture that did not come to begin leaves its file alone.
+func TestNotBegun(t *testing.T) {
+	var f memFile
+	c := New(Config{File: &f, SnapBytes: MaxSnapBytes})
+	vecs, n := frame(header.Vnet{}, "too early")
+	c.Tap().FrameToGuest(vecs, n)
+	if err := c.Close(); err != nil || f.Len() != 0 || f.closed != 1 {
+		t.Errorf("error %v, %d bytes, closed %d times", err, f.Len(), f.closed)
+	}
+}
+
 // TestSlowWriter: frames that find no room are counted, in the file too, at the
 // place where they are missing.
 func TestSlowWriter(t *testing.T) {
@@ -234,6 +245,9 @@ func TestLimit(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	tap.FrameToGuest(vecs, n)
+	if n := c.Missed(); n == 0 {
+		t.Error("no frame was missed after the end")
+	}
 	if err := c.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
@@ -253,7 +267,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if _, err := New(Config{File: f, SnapBytes: 100}); err == nil {
+	if err := New(Config{File: f, SnapBytes: 100}).Begin(); err == nil {
 		t.Error("a capture began on a full disk")
 	}
 	f.Close()

@@ -44,6 +44,7 @@ type Tap struct {
 	head    atomic.Uint64 // end of what was written, in bytes since the start
 	dropped atomic.Uint64
 	taken   atomic.Uint64 // frames
+	missed  atomic.Uint64 // when nobody read any more
 	_       [64]byte      // the reader's own cache line
 	tail    atomic.Uint64 // end of what was read
 }
@@ -60,7 +61,11 @@ func (t *Tap) FrameToGuest(vecs []iov.Vec, totalBytes int) { t.keep(ToGuest, vec
 func (t *Tap) FrameFromGuest(vecs []iov.Vec, totalBytes int) { t.keep(FromGuest, vecs, totalBytes) }
 
 func (t *Tap) keep(d Direction, vecs []iov.Vec, totalBytes int) {
-	if t == nil || !t.on.Load() {
+	if t == nil {
+		return
+	}
+	if !t.on.Load() {
+		t.missed.Store(t.missed.Load() + 1)
 		return
 	}
 	t.taken.Store(t.taken.Load() + 1)

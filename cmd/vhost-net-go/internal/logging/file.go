@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/vhost-net-go/vhost-net-go/cmd/vhost-net-go/internal/outfile"
 )
 
 // keepNumerator/keepDenominator of a full file stay when its oldest part goes:
@@ -26,9 +28,10 @@ type File struct {
 	limit int64
 }
 
-// OpenFile opens path for appending, or creates it with mode 0600.
+// OpenFile opens path for appending, or creates it with mode 0600. It follows the
+// links that [outfile.Open] does.
 func OpenFile(path string, limitBytes int64) (*File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := outfile.Open(path, os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("open log file: %w", err)
 	}
@@ -58,11 +61,13 @@ func (l *File) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := l.f.WriteAt(line, l.size)
-	l.size += int64(n)
-	if err != nil {
-		return n, fmt.Errorf("write log: %w", err)
+	if n, err := l.f.WriteAt(line, l.size); err != nil {
+		if n > 0 { // half a line is none
+			err = errors.Join(err, l.f.Truncate(l.size))
+		}
+		return 0, fmt.Errorf("write log: %w", err)
 	}
+	l.size += int64(len(line))
 	return len(p), nil
 }
 

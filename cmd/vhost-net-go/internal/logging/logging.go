@@ -18,7 +18,8 @@ type Log struct {
 }
 
 // Open starts a log at the given level. With a path it goes to that file,
-// which holds at most limitBytes; otherwise to stderr.
+// which holds at most limitBytes; otherwise to stderr. What is wrong with the file
+// later, as a full disk, is told on stderr.
 func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) (*Log, error) {
 	l := &Log{out: &output{w: stderr}}
 	if path != "" {
@@ -26,7 +27,7 @@ func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) 
 		if err != nil {
 			return nil, err
 		}
-		l.out.w, l.file = f, f
+		l.out.file, l.file = f, f
 	}
 	l.Logger = hclog.New(&hclog.LoggerOptions{
 		Name:   "vhost-net-go",
@@ -36,13 +37,8 @@ func Open(stderr io.Writer, path string, limitBytes int64, level options.Level) 
 	return l, nil
 }
 
-// Detach gives up standard error: unless there is a file, what follows goes to
-// the system's log.
-func (l *Log) Detach() {
-	if l.file == nil {
-		l.out.detach(SystemLog)
-	}
-}
+// Detach gives up standard error: what would go there goes to the system's log.
+func (l *Log) Detach() { l.out.detach(SystemLog) }
 
 // Screen writes text as it is, for the start-up screen, whose lines are there
 // to be copied. It is left out when only warnings are wanted.
