@@ -36,6 +36,7 @@ type flow struct {
 	fromGuest, fromHost uint8
 
 	single     uint16 // datagrams of this size and up do not go as trains
+	era        uint8  // of the handler, when the socket was last known to be right: see Rehome
 	burst      uint8  // messages that the last run found, at most hostsock.MaxMany
 	expect     uint16 // bytes that the next datagram is likely to have
 	next, prev uint32 // in an ageList

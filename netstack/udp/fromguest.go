@@ -18,6 +18,9 @@ func (h *Handler) FromGuest(fr *link.Frame) {
 		LocalPort: p.SrcPort, RemotePort: p.DstPort, Proto: header.ProtoUDP,
 	}
 	i, ok := h.table.Lookup(&k)
+	if ok && h.flows.at(i).era != h.era {
+		ok = !h.leftHome(i)
+	}
 	if !ok {
 		if i, ok = h.unknown(&k, fr); !ok {
 			return

@@ -14,7 +14,7 @@ func (h *Handler) add(k *flowtable.Key) (uint32, *flow) {
 	}
 	i, f := h.flows.get()
 	f.key = *k
-	f.usedMs = h.cfg.Link.NowMs
+	f.usedMs, f.era = h.cfg.Link.NowMs, h.era
 	h.table.Insert(k, i)
 	if o := h.cfg.Link.Others; o != nil {
 		o.Own(*k, false)

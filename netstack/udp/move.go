@@ -21,9 +21,10 @@ func (m *Moving) Key() *flowtable.Key { return &m.flow.key }
 // Drop ends a flow that arrives nowhere, because everything ends.
 func (m *Moving) Drop() { hostsock.Close(int(m.flow.fd)) }
 
-// Borrow makes the handler know the listeners of from, which stays their owner.
+// Borrow makes the handler, which is new, know the listeners of from, which stays
+// their owner. From now on Rehome is called for both or none.
 func (h *Handler) Borrow(from *Handler) {
-	h.borrowed = true
+	h.borrowed, h.era = true, from.era
 	for j := range from.listeners {
 		h.know(from.listeners[j].Listener)
 	}

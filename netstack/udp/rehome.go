@@ -6,20 +6,25 @@ import (
 	"github.com/vhost-net-go/vhost-net-go/netstack/hostsock"
 )
 
-// Rehome ends the flows whose sockets no longer do what a new one would, since
-// the host or the mapping has changed: a connected socket sends from the address
-// that the host had when it was connected, for ever. The guest's next datagram
-// begins the flow anew. Flows of listeners are as good as they were.
-func (h *Handler) Rehome() {
-	for c := range h.flows.chunks {
-		for j := range chunkFlows {
-			i := uint32(c*chunkFlows + j)
-			if f := h.flows.at(i); f.has(inUse) && f.fd >= 0 && !h.isHome(f) {
-				h.Counters.Rehomed++
-				h.release(i)
-			}
-		}
+// Rehome is called when the host or the mapping has changed. Sockets may no longer
+// do what new ones would: a connected socket sends from the address that the host
+// had when it was connected, for ever. Where that is so, the guest's next datagram
+// begins the flow anew. Nothing is looked at before there is one, since that takes
+// several system calls a flow, of which there may be thousands. Flows of listeners
+// are as good as they were.
+func (h *Handler) Rehome() { h.era++ }
+
+// leftHome looks at flow i, to which the guest sends for the first time since
+// Rehome. It reports whether the flow has ended.
+func (h *Handler) leftHome(i uint32) bool {
+	f := h.flows.at(i)
+	f.era = h.era
+	if f.fd < 0 || h.isHome(f) {
+		return false
 	}
+	h.Counters.Rehomed++
+	h.release(i)
+	return true
 }
 
 // isHome says whether a new socket for f would have the same ends.

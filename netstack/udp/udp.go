@@ -149,6 +149,8 @@ type Handler struct {
 	maxFlows  int              // without others: see Share
 	byPort    map[uint16][]int // listeners that lead to a port of the guest
 
+	era uint8 // changes when sockets may no longer be right: see Rehome
+
 	train        train
 	gather       []iov.Vec
 	messages     [hostsock.MaxMany]datagram.Message
